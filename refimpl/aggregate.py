@@ -1,0 +1,208 @@
+"""Aggregation: Eq. (3), (5) and (6), then the paper's baselines.
+
+W is (..., n, d): the n models of a neighbourhood, one a row, in ascending order of the workers' numbers.
+Ties go to the lowest of them. Leading axes are independent neighbourhoods. Results keep the dtype and the
+array module of the input, and inputs are never written to.
+
+A model with a NaN or infinite entry is "not finite"; attackers may send one.
+"""
+
+from collections.abc import Callable
+
+from refimpl.arrays import Array, module_of, quiet
+
+# --- The paper's rule ---------------------------------------------------------------------------------------
+
+
+@quiet
+def inverse_risk_weights(risks: Array) -> Array:
+    """c_l = r_l^-1 / sum_p r_p^-1: Eq. (5). (..., n) -> (..., n).
+
+    Computed as min(r) / r, normalised, which cannot overflow. Zero risks share all the weight equally, the
+    limit of the formula. A NaN or infinite risk has weight 0, so if no risk is finite, all weights are 0.
+    """
+    xp = module_of(risks)
+    r = xp.where(xp.isfinite(risks), risks, xp.inf)
+    best = r.min(axis=-1, keepdims=True)
+    c = xp.where(r == best, 1.0, best / r).astype(r.dtype)  # where: at r = best = 0 the quotient is 0 / 0
+    c = xp.where(xp.isfinite(r), c, 0)
+    return c / xp.maximum(c.sum(axis=-1, keepdims=True), 1)  # Eq. (5); the sum is >= 1, or 0 if none is finite
+
+
+@quiet
+def adaptive_weights(risks: Array, own: int | Array) -> Array:
+    """Eq. (5) over N_k^+ = {l : r_l <= r_own}, 0 elsewhere: Eq. (6). (..., n), (...) -> (..., n).
+
+    `own` is the receiver's position among the n. If its own risk is not finite, every finite model passes;
+    if nothing is finite, the receiver keeps its own model.
+    """
+    xp = module_of(risks)
+    n = risks.shape[-1]
+    if isinstance(own, int) and not 0 <= own < n:
+        raise ValueError(f"adaptive_weights needs 0 <= own < n, got own={own}, n={n}")
+    r_own = xp.take_along_axis(risks, xp.asarray(own)[..., None], axis=-1)
+    in_N_plus = (risks <= r_own) | ~xp.isfinite(r_own)
+    return or_own(inverse_risk_weights(xp.where(in_N_plus, risks, xp.inf)), own)  # Eq. (6)
+
+
+def or_own(weights: Array, own: int | Array) -> Array:
+    """Gives all weight to the receiver's own model where `weights` are all 0. (..., n), (...) -> (..., n)."""
+    xp = module_of(weights)
+    is_own = xp.arange(weights.shape[-1]) == xp.asarray(own)[..., None]
+    nothing = (weights == 0).all(axis=-1, keepdims=True)
+    return xp.where(nothing, is_own.astype(weights.dtype), weights)
+
+
+@quiet
+def combine(weights: Array, W: Array) -> Array:
+    """sum_l c_l w_l: Eq. (3). (n,), (n, d) -> (d,); or for m receivers (..., m, n), (..., n, d) -> (..., m, d).
+
+    A model with weight 0 contributes nothing, also when it is not finite (0 * NaN would be NaN). One with a
+    positive weight that is not finite makes the result NaN.
+    """
+    xp = module_of(W)
+    finite = xp.isfinite(W).all(axis=-1, keepdims=True)
+    w = weights @ xp.where(finite, W, 0)  # Eq. (3)
+    spoilt = weights @ (~finite).astype(W.dtype)
+    return xp.where(spoilt > 0, xp.nan, w)
+
+
+# --- The paper's baselines ----------------------------------------------------------------------------------
+
+
+@quiet
+def average(W: Array) -> Array:
+    """The mean of the models, (..., n, d) -> (..., d). One NaN among them is NaN."""
+    return W.mean(axis=-2)
+
+
+@quiet
+def coordinate_median(W: Array) -> Array:
+    """The median of each coordinate, (..., n, d) -> (..., d): BRIDGE-M (Fang et al. 2022).
+
+    The mean of the two middle values when n is even. NaN counts as +infinity.
+    """
+    n = W.shape[-2]
+    s = _sorted(W)
+    return (s[..., (n - 1) // 2, :] + s[..., n // 2, :]) / 2
+
+
+@quiet
+def trimmed_mean(W: Array, f: int) -> Array:
+    """The mean of each coordinate without its f lowest and f highest values: BRIDGE-T (Fang et al. 2022).
+
+    (..., n, d) -> (..., d). The receiver's own value is trimmed like any other. NaN counts as +infinity.
+    Raises ValueError unless n >= 2f + 1.
+    """
+    n = W.shape[-2]
+    require_trimmable(n, f)
+    return _sorted(W)[..., f : n - f, :].mean(axis=-2)
+
+
+@quiet
+def medoid(W: Array) -> Array:
+    """The model with the smallest sum of Euclidean distances to the others, (..., n, d) -> (..., d).
+
+    Models that are not finite are infinitely far from all; see `_closest` for what that decides.
+    """
+    xp = module_of(W)
+    return _closest(W, xp.sqrt(squared_distances(W)))
+
+
+@quiet
+def krum(W: Array, f: int) -> Array:
+    """The model whose n - f - 2 nearest others have the smallest sum of squared distances to it.
+
+    Krum (Blanchard et al. 2017, Sec. 4); with BRIDGE, BRIDGE-K. (..., n, d) -> (..., d).
+    Raises ValueError unless n >= 2f + 3.
+    """
+    xp = module_of(W)
+    n = W.shape[-2]
+    require_krum(n, f)
+    D = squared_distances(W)
+    others = xp.where(xp.eye(n, dtype=bool), xp.inf, D)
+    return _closest(W, xp.sort(others, axis=-1)[..., : n - f - 2])
+
+
+def require_trimmable(n: int, f: int) -> None:
+    """Raises ValueError unless f values can be trimmed on each side of n."""
+    if f < 0:
+        raise ValueError(f"trimmed_mean needs f >= 0, got f={f}")
+    if n < 2 * f + 1:
+        raise ValueError(f"trimmed_mean needs n >= 2f + 1 models, got n={n}, f={f}")
+
+
+def require_krum(n: int, f: int) -> None:
+    """Raises ValueError unless Krum is defined for n models with f attackers."""
+    if f < 0:
+        raise ValueError(f"krum needs f >= 0, got f={f}")
+    if n < 2 * f + 3:
+        raise ValueError(f"krum needs n >= 2f + 3 models, got n={n}, f={f}")
+
+
+@quiet
+def squared_distances(W: Array) -> Array:
+    """|w_i - w_j|^2 for all pairs, (..., n, d) -> (..., n, n).
+
+    By explicit differences: |x|^2 + |y|^2 - 2xy would lose all digits between models that nearly agree.
+    Infinite for a model that is not finite, and where the square overflows.
+    """
+    xp = module_of(W)
+    n = W.shape[-2]
+    D = xp.empty((*W.shape[:-1], n), W.dtype)
+    for i in range(n):
+        diff = W - W[..., i : i + 1, :]
+        D[..., i] = (diff * diff).sum(axis=-1)
+    D = xp.where(xp.isfinite(D), D, xp.inf)
+    return xp.where(xp.eye(n, dtype=bool), 0, D)
+
+
+def _sorted(W: Array) -> Array:
+    """Each coordinate's values in ascending order, NaN as +infinity."""
+    xp = module_of(W)
+    return xp.sort(xp.where(xp.isnan(W), xp.inf, W), axis=-2)
+
+
+def _closest(W: Array, D: Array) -> Array:
+    """The row of W whose row of D has the smallest sum. (..., n, d), (..., n, m) -> (..., d).
+
+    Infinite distances are compared as if they all grew without bound together: fewest of them first, then
+    the smallest sum of the finite ones, then the lowest index. So a few models far away do not hide the rest.
+    """
+    xp = module_of(W)
+    far = xp.isinf(D).sum(axis=-1)
+    near = xp.where(xp.isinf(D), 0, D).sum(axis=-1)
+    best = xp.where(far == far.min(axis=-1, keepdims=True), near, xp.inf).argmin(axis=-1)
+    return xp.take_along_axis(W, best[..., None, None], axis=-2)[..., 0, :]
+
+
+# --- By name ------------------------------------------------------------------------------------------------
+
+
+def _trim(n: int, f: int) -> int:
+    """How many values BRIDGE-T trims on each side: as many as attackers, 10 % if there are none (Sec. 5)."""
+    return f if f > 0 else n // 10
+
+
+# Rules that weigh models by the receiver's risk: (risks, own) -> weights.
+WEIGHTS: dict[str, Callable[[Array, Array], Array]] = {
+    "adaptive": adaptive_weights,
+    "inverse-risk": lambda risks, own: or_own(inverse_risk_weights(risks), own),
+}
+
+# Rules that look at the models alone: (models, number of attackers) -> model.
+RULES: dict[str, Callable[[Array, int], Array]] = {
+    "average": lambda W, f: average(W),
+    "medoid": lambda W, f: medoid(W),
+    "trimmed-mean": lambda W, f: trimmed_mean(W, _trim(W.shape[-2], f)),
+    "median": lambda W, f: coordinate_median(W),
+    "krum": krum,
+}
+
+# What each rule needs of a neighbourhood of n models with f attackers; raises ValueError.
+REQUIREMENTS: dict[str, Callable[[int, int], None]] = {
+    "trimmed-mean": lambda n, f: require_trimmable(n, _trim(n, f)),
+    "krum": require_krum,
+}
+
+NAMES = ("adaptive", "inverse-risk", "average", "medoid", "trimmed-mean", "median", "krum", "local")

@@ -1,0 +1,284 @@
+"""Algorithm 1: peer-to-peer learning with adaptive model aggregation.
+
+A *round* is one pass of the algorithm's outer loop. An *epoch* is as many rounds as it takes the workers to
+read, on average, their local data once. All workers' parameters are the rows of one matrix W (N, d), so the
+algorithm's "for all agents" are batched array expressions.
+"""
+
+from collections.abc import Callable, Iterator
+from types import ModuleType
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from refimpl import aggregate, draws, graphs
+from refimpl.arrays import Array, module_of, quiet, to_host
+from refimpl.attacks import ATTACKS
+from refimpl.models import Model, rows
+from refimpl.optim import OPTIMIZERS
+
+RISKS = ("local", "batch")
+SLICE = 64  # rows scored at a time
+
+
+class Data(NamedTuple):
+    """What the N workers hold. Their rows are padded to one length; a padded row has label -1."""
+
+    X: Array  # (N, n, ...) training samples
+    y: Array  # (N, n) labels
+    X_test: Array  # (M, ...) the whole test set
+    y_test: Array  # (M,)
+    own_test: Array  # (N, M) bool: which of it is worker k's own test split
+
+    def to(self, xp: ModuleType, dtype: str) -> "Data":
+        """The same data on the device of `xp`, the samples as `dtype`."""
+        X, X_test = (xp.asarray(x.astype(dtype, copy=False)) for x in (self.X, self.X_test))
+        return Data(X, xp.asarray(self.y), X_test, xp.asarray(self.y_test), xp.asarray(self.own_test))
+
+    def sizes(self) -> list[int]:
+        """How many training rows each worker has."""
+        return to_host((self.y >= 0).sum(axis=1)).tolist()
+
+
+class Setting(NamedTuple):
+    """Everything that stays fixed during a run."""
+
+    model: Model
+    data: Data
+    graph: np.ndarray  # (N, N) as in `graphs`
+    attackers: np.ndarray  # (F,) worker numbers
+    rule: str = "adaptive"
+    attack: str | Callable = "none"  # a name in ATTACKS, or a function of that form
+    risk: str = "local"  # r_k over all local data (Sec. 2.1), or over the round's batch (Sec. 3)
+    smoothing: float = 1.0
+    optimizer: str = "sgd"
+    lr: float = 0.01
+    batch_size: int = 20
+
+    @property
+    def honest(self) -> np.ndarray:
+        """The normal workers' numbers, V_c."""
+        return np.setdiff1d(np.arange(len(self.graph)), self.attackers)
+
+
+class State(NamedTuple):
+    """What one round hands to the next."""
+
+    W: Array  # (N, d)
+    optimizer: Any = None  # the optimiser's own
+    smoothed: list[Array] | None = None  # running risks, one array per group
+
+
+class Round(NamedTuple):
+    """One round with all that it computed on the way."""
+
+    gradient: Array  # (N, d)
+    local: Array  # (N, d): w_hat, Eq. (2)
+    sent: Array  # (N, d): the honest send w_hat, attackers what they like
+    risks: list[Array]  # r_k(w_hat_l), one (u, m, n) per group; empty for rules that do not look at risks
+    weights: list[Array]  # c(l, k), likewise
+    state: State
+
+
+def check(setting: Setting) -> None:
+    """Raises ValueError, naming the worker, if the setting cannot be trained."""
+    N, F = len(setting.graph), len(setting.attackers)
+    known: tuple[tuple[str, Any, tuple[str, ...]], ...] = (
+        ("rule", setting.rule, aggregate.NAMES),
+        ("attack", setting.attack, tuple(ATTACKS)),
+        ("risk", setting.risk, RISKS),
+        ("optimizer", setting.optimizer, tuple(OPTIMIZERS)),
+    )
+    for what, value, names in known:
+        if isinstance(value, str) and value not in names:
+            raise ValueError(f"unknown {what} {value!r}, choose from {', '.join(names)}")
+    if F >= N:
+        raise ValueError(f"one worker must be normal, got {F} attackers of {N} workers")
+    if not 0 < setting.smoothing <= 1:
+        raise ValueError(f"smoothing must be in (0, 1], 1 for none, got {setting.smoothing}")
+    graphs.require_connected(setting.graph)
+    if setting.rule in aggregate.REQUIREMENTS:
+        for k in setting.honest:
+            n = int(setting.graph[k].sum())
+            try:
+                aggregate.REQUIREMENTS[setting.rule](n, F)
+            except ValueError as error:
+                raise ValueError(f"worker {k}, with {n - 1} neighbours: {error}") from None
+
+
+class Group(NamedTuple):
+    """Receivers whose neighbourhoods have one shape (a `graphs.Block`), and the rows they score models on."""
+
+    receivers: Array  # (u, m) worker numbers
+    members: Array  # (u, n) their neighbourhoods
+    own: Array  # (u, m) the receivers' positions in these
+    X: Array  # (u, m, rows, ...) local data; None if the round's batch is used
+    y: Array  # (u, m, rows)
+    active: list[tuple[int, int]]  # see `neighbour_risks`
+
+
+def groups(setting: Setting) -> list[Group]:
+    """The normal workers, sorted into groups that can be aggregated in one batched call each."""
+    data, xp = setting.data, module_of(setting.data.y)
+    sizes = np.array(data.sizes())
+    if setting.risk == "batch":
+        sizes[:] = setting.batch_size
+    longest_first = setting.honest[np.argsort(-sizes[setting.honest], kind="stable")]
+    result = []
+    for block in graphs.blocks(setting.graph, longest_first):
+        rows = sizes[block.receivers]  # (u, m), descending along both axes
+        starts = range(0, rows.max(), SLICE)
+        active = [(int((rows[:, 0] > start).sum()), int((rows[0] > start).sum())) for start in starts]
+        receivers, members, own = map(xp.asarray, block)
+        local = setting.risk == "local" and setting.rule in aggregate.WEIGHTS
+        X, y = (data.X[receivers], data.y[receivers]) if local else (None, None)
+        result.append(Group(receivers, members, own, X, y, active))
+    return result
+
+
+@quiet
+def round_(
+    setting: Setting, groups: list[Group], state: State, batch: Array, signals: Array | None = None
+) -> Round:
+    """One round of Algorithm 1, given its draws: `batch` (N, B) row numbers, `signals` (F, d) if needed.
+
+    `groups` are those of `groups(setting)`.
+    """
+    s, xp = setting, module_of(state.W)
+    workers = xp.arange(len(s.graph))[:, None]
+    X, y = s.data.X[workers, batch], s.data.y[workers, batch]
+
+    # for all agents: local learning step
+    G = s.model.gradient(state.W, X, y)
+    W_hat, optimizer = OPTIMIZERS[s.optimizer](state.W, G, state.optimizer, s.lr)  # Eq. (2)
+    sent = messages(s, W_hat, signals)
+    W = W_hat.copy()  # attackers do not aggregate: they go on from their own local step
+
+    # for all normal agents: model aggregation step
+    risks: list[Array] = []
+    weights: list[Array] = []
+    smoothed: list[Array] = []
+    for i, group in enumerate(groups):
+        if s.rule == "local":
+            continue
+        M = sent[group.members]  # (u, n, d)
+        if s.rule in aggregate.RULES:
+            W[group.receivers] = aggregate.RULES[s.rule](M, len(s.attackers))[:, None]
+            continue
+        data = (group.X, group.y) if s.risk == "local" else (X[group.receivers], y[group.receivers])
+        r = neighbour_risks(s.model, M, *data, group.active)
+        L = r if state.smoothed is None else smooth(state.smoothed[i], r, s.smoothing)
+        c = aggregate.WEIGHTS[s.rule](L, group.own)  # Eq. (6), or (5)
+        W[group.receivers] = aggregate.combine(c, M)  # Eq. (3)
+        risks.append(r)
+        smoothed.append(L)
+        weights.append(c)
+    return Round(G, W_hat, sent, risks, weights, State(W, optimizer, smoothed or None))
+
+
+def messages(setting: Setting, W_hat: Array, signals: Array | None) -> Array:
+    """What every worker sends to all its neighbours, (N, d)."""
+    attack = ATTACKS[setting.attack] if isinstance(setting.attack, str) else setting.attack
+    sent = W_hat.copy()
+    if len(setting.attackers):
+        sent[setting.attackers] = attack(W_hat[setting.attackers], W_hat[setting.honest], signals)
+    return sent
+
+
+def neighbour_risks(model: Model, M: Array, X: Array, y: Array, active: list[tuple[int, int]]) -> Array:
+    """r_k(w_hat_l), by the receivers' own data; infinite for a model that is not finite.
+
+    (u, n, d) models, (u, m, rows, ...) samples, (u, m, rows) labels -> (u, m, n).
+    The rows are taken in slices, so that the activations stay in the cache. Receivers are sorted by their
+    number of rows: in slice i only the first active[i] = (U, m) along the two axes have any left.
+    """
+    xp = module_of(M)
+    r = xp.zeros((*y.shape[:2], M.shape[1]), M.dtype)
+    for i, (U, m) in enumerate(active):
+        part = slice(i * SLICE, (i + 1) * SLICE)
+        r[:U, :m] += model.loss(M[:U, None], X[:U, :m, None, part], y[:U, :m, None, part])
+    r /= rows(y, r.dtype)[..., None]
+    return xp.where(xp.isfinite(M).all(axis=-1)[:, None], r, xp.inf)
+
+
+def smooth(previous: Array, r: Array, share: float) -> Array:
+    """(1 - share) previous + share r; an average that is not finite starts again at r."""
+    xp = module_of(r)
+    return xp.where(xp.isfinite(previous), (1 - share) * previous + share * r, r)
+
+
+def rounds(setting: Setting, W: Array, seed: int) -> Iterator[Round]:
+    """Endless rounds from the initial parameters W (N, d); every draw comes from the seed's streams."""
+    xp = module_of(W)
+    sizes = setting.data.sizes()
+    per_epoch = draws.rounds_per_epoch(sizes, setting.batch_size)
+    receivers = groups(setting)
+    batch_rng, attack_rng = draws.stream(seed, "batches"), draws.stream(seed, "attack")
+    state = State(W)
+    while True:
+        for batch in xp.asarray(draws.batches(sizes, setting.batch_size, per_epoch, batch_rng)):
+            signals = None
+            if setting.attack == "arbitrary":
+                host = draws.signals(len(setting.attackers), W.shape[-1], attack_rng)
+                signals = xp.asarray(host.astype(W.dtype))
+            result = round_(setting, receivers, state, batch, signals)
+            state = result.state
+            yield result
+
+
+@quiet
+def evaluate(setting: Setting, W: Array) -> dict[str, float]:
+    """Test accuracy and training loss of the normal workers, worst and mean.
+
+    "own" is each worker on its own test split, which has the distribution that it trains for; "whole" is
+    each worker on all workers' test data, which asks whether it learned from the others.
+    """
+    xp = module_of(W)
+    data, honest = setting.data, xp.asarray(setting.honest)
+    correct = setting.model.predict(W[honest], data.X_test[None]) == data.y_test
+    own = data.own_test[honest]
+    accuracy_own = (correct & own).sum(axis=-1) / own.sum(axis=-1)
+    accuracy_whole = correct.mean(axis=-1)
+    loss = setting.model.risk(W[honest], data.X[honest], data.y[honest])
+    finite = xp.isfinite(W[honest]).all(axis=-1)
+    numbers = {
+        "worst_own": accuracy_own.min(),
+        "mean_own": accuracy_own.mean(),
+        "worst_whole": accuracy_whole.min(),
+        "mean_whole": accuracy_whole.mean(),
+        "highest_loss": loss.max(),
+        "mean_loss": loss.mean(),
+        "not_finite": (~finite).sum(),
+    }
+    values = to_host(xp.stack([xp.asarray(v, dtype="float64") for v in numbers.values()]))
+    return dict(zip(numbers, values.tolist(), strict=True))
+
+
+class Result(NamedTuple):
+    W: Array  # (N, d), the final parameters
+    history: dict[str, list[float]]  # a column per number of `evaluate`, an entry per epoch
+    weights: np.ndarray | None  # (N, N) c(l, k) at [k, l] in the last round; None for rules without weights
+
+
+def run(setting: Setting, W: Array, seed: int, epochs: int) -> Result:
+    """Trains from the initial parameters W (N, d) and evaluates after every epoch."""
+    check(setting)
+    history: dict[str, list[float]] = {}
+    per_epoch = draws.rounds_per_epoch(setting.data.sizes(), setting.batch_size)
+    for t, result in enumerate(rounds(setting, W, seed), start=1):
+        if t % per_epoch == 0:
+            for name, value in evaluate(setting, result.state.W).items():
+                history.setdefault(name, []).append(value)
+        if t == epochs * per_epoch:
+            break
+    return Result(result.state.W, history, weight_matrix(setting, result.weights))
+
+
+def weight_matrix(setting: Setting, weights: list[Array]) -> np.ndarray | None:
+    """The groups' weights as one (N, N) matrix on the host, row k the receiver; attackers' rows are 0."""
+    if not weights:
+        return None
+    C = np.zeros((len(setting.graph), len(setting.graph)))
+    for group, c in zip(groups(setting), weights, strict=True):
+        C[to_host(group.receivers)[..., None], to_host(group.members)[:, None, :]] = to_host(c)
+    return C
