@@ -1,0 +1,166 @@
+"""Who holds which rows: pure functions of the labels and a generator.
+
+Each takes labels (rows,), the number of workers and a generator, and returns one array of row numbers per
+worker. The arrays are disjoint and together hold every row; only `label_pairs` deals a row to several
+workers. `by_subject` takes the person of each row instead of its label. `deal` chooses by name.
+"""
+
+from collections.abc import Callable
+
+import numpy as np
+
+from data_loaders import Dataset
+
+Rng = np.random.Generator
+Parts = list[np.ndarray]
+
+
+def iid(labels: np.ndarray, workers: int, rng: Rng) -> Parts:
+    """Equal parts of a random order."""
+    if len(labels) < workers:
+        raise ValueError(f"iid needs at least one row per worker, got {len(labels)} rows for {workers} workers")
+    return np.array_split(rng.permutation(len(labels)), workers)
+
+
+def nonuniform(labels: np.ndarray, workers: int, rng: Rng, alpha: float = 1.0, minimum: int = 20) -> Parts:
+    """Different shares of each class, every worker holding all classes.
+
+    Of each class, every worker gets `minimum` rows; the rest is dealt in shares drawn from a symmetric
+    Dirichlet distribution with parameter `alpha`, for each class anew.
+    """
+    parts: list[list[np.ndarray]] = [[] for _ in range(workers)]
+    for label in np.unique(labels):
+        rows = rng.permutation(np.flatnonzero(labels == label))
+        rest = len(rows) - workers * minimum
+        if rest < 0:
+            raise ValueError(
+                f"nonuniform needs {minimum} rows of each class per worker, "
+                f"got {len(rows)} of class {label} for {workers} workers"
+            )
+        shares = rng.dirichlet(np.full(workers, alpha))
+        ends = minimum * np.arange(1, workers) + np.round(np.cumsum(shares[:-1]) * rest).astype(int)
+        for part, chunk in zip(parts, np.split(rows, ends), strict=True):
+            part.append(chunk)
+    return [rng.permutation(np.concatenate(part)) for part in parts]
+
+
+def shards(labels: np.ndarray, workers: int, rng: Rng, per_worker: int = 2) -> Parts:
+    """Rows sorted by label, cut into equal shards, `per_worker` of them to each worker at random.
+
+    Most workers hold few classes, some only one (McMahan et al. 2017).
+    """
+    count = workers * per_worker
+    if len(labels) < count:
+        raise ValueError(f"shards needs at least one row per shard, got {len(labels)} rows for {count} shards")
+    order = rng.permutation(len(labels))
+    pieces = np.array_split(order[np.argsort(labels[order], kind="stable")], count)
+    hands = rng.permutation(count).reshape(workers, per_worker)
+    return [np.concatenate([pieces[i] for i in hand]) for hand in hands]
+
+
+def two_labels(labels: np.ndarray, workers: int, rng: Rng) -> Parts:
+    """Exactly two labels per worker: the paper's split of MNIST, as near as its numbers allow.
+
+    The paper sorts by label, cuts 200 shards of 300 and deals 20 to each of 10 workers, two labels each. No
+    label's count is a multiple of 300, so that cannot hold to the letter; what is kept is two labels per
+    worker, no shared row and no unused row. Each label is held by as many workers as makes the pieces most
+    equal (MNIST: by two of the ten), its rows in random order are cut into that many equal pieces, and who
+    holds what is drawn at random. On MNIST a worker has two pieces of 2710 to 3371 rows, not 10 shards each.
+    Raises ValueError with fewer than half as many workers as labels, when some label would be left over.
+    """
+    names, counts = np.unique(labels, return_counts=True)
+    pairs = _draw_pairs(_holders(counts, workers), workers, rng)
+    parts: list[list[np.ndarray]] = [[] for _ in range(workers)]
+    for i, label in enumerate(names):
+        holders = np.flatnonzero((pairs == i).any(axis=1))
+        pieces = np.array_split(rng.permutation(np.flatnonzero(labels == label)), len(holders))
+        for k, piece in zip(holders, pieces, strict=True):
+            parts[k].append(piece)
+    return [np.concatenate(part) for part in parts]
+
+
+def _holders(counts: np.ndarray, workers: int) -> np.ndarray:
+    """How many workers hold each label, in all 2 * workers: each time one more for the largest pieces."""
+    if not 2 <= len(counts) <= 2 * workers:
+        raise ValueError(f"two-labels needs 2 to {2 * workers} labels for {workers} workers, got {len(counts)}")
+    holders = np.ones(len(counts), int)
+    for _ in range(2 * workers - len(counts)):
+        sizes = np.where(holders < workers, counts / holders, 0)
+        if sizes.max() <= 1:
+            raise ValueError(
+                f"two-labels needs more rows for {workers} workers, got {counts.tolist()} per label"
+            )
+        holders[np.argmax(sizes)] += 1
+    return holders
+
+
+def _draw_pairs(holders: np.ndarray, workers: int, rng: Rng) -> np.ndarray:
+    """Two different labels per worker (workers, 2), label i in holders[i] of the rows.
+
+    A label that all workers still to come must hold goes first, so the deal never gets stuck; otherwise a label
+    is drawn in proportion to the places it has left (of exponential waiting times, the two shortest).
+    """
+    places, pairs = holders.copy(), np.empty((workers, 2), int)
+    for k in range(workers):
+        wait = rng.exponential(size=len(places)) / np.where(places > 0, places, np.nan)  # NaN sorts last
+        wait[places == workers - k] = -1
+        pairs[k] = np.argsort(wait)[:2]
+        places[pairs[k]] -= 1
+    return pairs
+
+
+PAIRS = ((0, 1), (2, 3), (4, 5), (6, 7), (8, 9), (0, 2), (4, 6), (8, 0), (2, 4), (6, 8))
+
+
+def label_pairs(labels: np.ndarray, workers: int, rng: Rng) -> Parts:
+    """The released code's split of MNIST: ten fixed pairs, worker k holding all rows of the labels PAIRS[k].
+
+    Workers share rows, so a row must not be split off as one worker's test row: another trains on it. Nothing
+    is drawn from `rng`.
+    """
+    found = np.unique(labels).tolist()
+    if workers != len(PAIRS) or found != list(range(10)):
+        raise ValueError(f"label-pairs needs 10 workers and the labels 0 to 9, got {workers} and {found}")
+    return [np.flatnonzero(np.isin(labels, pair)) for pair in PAIRS]
+
+
+def by_subject(subject: np.ndarray, workers: int, rng: Rng) -> Parts:
+    """One worker per person, in the order of the persons' numbers. Nothing is drawn from `rng`."""
+    people = np.unique(subject)
+    if len(people) != workers:
+        raise ValueError(
+            f"by-subject needs one worker per person, got {workers} workers for {len(people)} people"
+        )
+    return [np.flatnonzero(subject == person) for person in people]
+
+
+PARTITIONS: dict[str, Callable[[np.ndarray, int, Rng], Parts]] = {
+    "nonuniform": nonuniform,
+    "iid": iid,
+    "shards": shards,
+    "two-labels": two_labels,
+    "label-pairs": label_pairs,
+    "by-subject": by_subject,
+}
+
+
+def deal(name: str, data: Dataset, workers: int, rng: Rng) -> Parts:
+    """The data set's rows by PARTITIONS[name]: by-subject works on the persons, the others on the labels."""
+    if name != "by-subject":
+        return PARTITIONS[name](data.y, workers, rng)
+    if data.subject is None:
+        raise ValueError("by-subject needs data with a person for each row, got none")
+    return by_subject(data.subject, workers, rng)
+
+
+def split(parts: Parts, test_share: float, rng: Rng) -> tuple[Parts, Parts]:
+    """Splits each worker's rows at random into training rows and `test_share` of test rows, neither empty."""
+    train, test = [], []
+    for k, part in enumerate(parts):
+        if len(part) < 2:
+            raise ValueError(f"worker {k} needs a row to train on and one to test on, got {len(part)} rows")
+        cut = min(max(1, round(test_share * len(part))), len(part) - 1)
+        order = rng.permutation(part)
+        test.append(order[:cut])
+        train.append(order[cut:])
+    return train, test
