@@ -1,0 +1,297 @@
+"""Downloads from a local server that misbehaves in every way, and zips that do."""
+
+import contextlib
+import hashlib
+import io
+import re
+import struct
+import sys
+import threading
+import zipfile
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+from data_loaders import download
+from data_loaders.download import DownloadError, cache_folder, fetch, read_zip
+
+CONTENT = bytes(range(256)) * 2000
+SHA256 = "sha256:" + hashlib.sha256(CONTENT).hexdigest()
+MD5 = "md5:" + hashlib.md5(CONTENT).hexdigest()
+
+
+class Handler(BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.server.requests.append(self.path)
+        with contextlib.suppress(ConnectionError):  # when the client has had enough
+            getattr(self, self.path[1:].replace("-", "_"))()
+
+    def send(self, status=200, length=None, **headers):
+        self.send_response(status)
+        if length is not None:
+            self.send_header("Content-Length", str(length))
+        for name, value in headers.items():
+            self.send_header(name, value)
+        self.end_headers()
+
+    def right(self):
+        self.send(length=len(CONTENT))
+        self.wfile.write(CONTENT)
+
+    def right_without_length(self):
+        self.send()
+        self.wfile.write(CONTENT)
+
+    def redirected(self):
+        self.send(302, 0, Location="/right")
+
+    def wrong(self):
+        self.send(length=len(CONTENT))
+        self.wfile.write(CONTENT[::-1])
+
+    def half(self):
+        self.send(length=len(CONTENT))
+        self.wfile.write(CONTENT[: len(CONTENT) // 2])
+
+    def half_without_length(self):
+        self.send()
+        self.wfile.write(CONTENT[: len(CONTENT) // 2])
+
+    def missing(self):
+        self.send_error(404)
+
+    def garbled(self):
+        self.wfile.write(b"what?\r\n\r\n")
+
+    def hang(self):
+        self.server.over.wait(30)
+
+    def hang_midway(self):
+        self.send(length=len(CONTENT))
+        self.wfile.write(CONTENT[:1000])
+        self.server.over.wait(30)
+
+    def trickle(self):
+        self.send(length=len(CONTENT))
+        while not self.server.over.wait(0.02):
+            self.wfile.write(b"x")
+
+    def announces_too_much(self):
+        self.send(length=10**12)
+        self.wfile.write(CONTENT)
+
+    def endless(self):
+        self.send()
+        while not self.server.over.is_set():
+            self.wfile.write(CONTENT)
+
+    def local_file(self):
+        self.send(302, 0, Location="file:///etc/hostname")
+
+    def log_message(self, *_):
+        pass
+
+
+@pytest.fixture(scope="module")
+def server():
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        server.over, server.requests = threading.Event(), []
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
+        thread.start()
+        yield server
+        server.over.set()
+        server.shutdown()
+        thread.join()
+
+
+@pytest.fixture
+def url(server, monkeypatch):
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+    server.requests.clear()
+    return f"http://127.0.0.1:{server.server_port}"
+
+
+@pytest.mark.parametrize("checksum", [SHA256, MD5])
+@pytest.mark.parametrize("page", ["right", "right-without-length", "redirected"])
+def test_the_right_bytes_arrive_alone(url, tmp_path, page, checksum):
+    path = tmp_path / "new" / "folder" / "file"
+    assert fetch(f"{url}/{page}", path, checksum, len(CONTENT)) == path
+    assert path.read_bytes() == CONTENT
+    assert list(path.parent.iterdir()) == [path]
+
+
+def test_a_file_that_is_there_is_not_fetched_again(server, url, tmp_path):
+    for _ in range(2):
+        fetch(f"{url}/right", tmp_path / "file", SHA256, len(CONTENT))
+    assert server.requests == ["/right"]
+
+
+def test_a_damaged_file_is_fetched_again(url, tmp_path):
+    path = tmp_path / "file"
+    path.write_bytes(CONTENT[:-1])
+    fetch(f"{url}/right", path, SHA256, len(CONTENT))
+    assert path.read_bytes() == CONTENT
+
+
+FAILURES = {
+    "wrong": r"needs sha256 \w{16}\.\.\., got sha256 \w{16}",
+    "half": f"needs {len(CONTENT)} bytes, the connection ended after {len(CONTENT) // 2}",
+    "half-without-length": "needs sha256",
+    "missing": "404",
+    "garbled": r"what\?",
+    "hang": "timed out",
+    "hang-midway": "timed out",
+    "trickle": "slower than",
+    "announces-too-much": f"at most {len(CONTENT)} bytes, the server announces {10**12}",
+    "endless": f"at most {len(CONTENT)} bytes, got more",
+    "local-file": "not allowed",
+}
+
+
+# http.client itself leaks the socket of an answer that is no HTTP.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.parametrize("page", FAILURES)
+def test_a_failure_is_one_helpful_line_and_leaves_nothing(url, tmp_path, page):
+    with pytest.raises(DownloadError, match=FAILURES[page]) as caught:
+        fetch(f"{url}/{page}", tmp_path / "file", SHA256, len(CONTENT), "--dataset digits", timeout=0.3)
+    message = str(caught.value)
+    assert "\n" not in message
+    assert f"{url}/{page}" in message
+    assert f"put it in {tmp_path}, or use --dataset digits" in message
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_without_an_alternative_none_is_named(url, tmp_path):
+    with pytest.raises(DownloadError, match=f"put it in {re.escape(str(tmp_path))}$"):
+        fetch(f"{url}/missing", tmp_path / "file", SHA256, len(CONTENT))
+
+
+def test_no_server_at_all(tmp_path, url, server):
+    with pytest.raises(DownloadError, match=r"/file \(\[Errno \d+\] Connection refused\): fetch it by hand"):
+        fetch("http://127.0.0.1:1/file", tmp_path / "file", SHA256, 10)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_failure_over_a_damaged_file_says_so_and_keeps_it_unused(url, tmp_path):
+    path = tmp_path / "file"
+    path.write_bytes(b"put here by hand, but the wrong one")
+    for _ in range(2):
+        with pytest.raises(DownloadError, match=f"^{re.escape(str(path))} is not the published file"):
+            fetch(f"{url}/wrong", path, SHA256, len(CONTENT))
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_folder_that_cannot_be_made(url, tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(DownloadError, match=r"File exists|Not a directory"):
+        fetch(f"{url}/right", tmp_path / "file" / "below", SHA256, len(CONTENT))
+
+
+def test_an_interrupt_leaves_nothing(url, tmp_path, monkeypatch):
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(download, "digest", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        fetch(f"{url}/right", tmp_path / "file", SHA256, len(CONTENT))
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+@pytest.mark.parametrize("tqdm", [True, False])
+def test_progress_goes_to_stderr(url, tmp_path, monkeypatch, capsys, terminal, tqdm):
+    if tqdm:
+        pytest.importorskip("tqdm")
+    else:
+        monkeypatch.setitem(sys.modules, "tqdm", None)  # import fails
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: terminal, raising=False)
+    fetch(f"{url}/right", tmp_path / "file", SHA256, len(CONTENT))
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert ("%" in err and "right" in err) if terminal and tqdm else err == f"fetching {url}/right\n"
+
+
+@pytest.mark.parametrize(
+    ("platform", "variables", "expected"),
+    [
+        ("linux", {}, "home/.cache/refimpl"),
+        ("linux", {"XDG_CACHE_HOME": "xdg"}, "xdg/refimpl"),
+        ("darwin", {"XDG_CACHE_HOME": "xdg"}, "home/Library/Caches/refimpl"),
+        ("win32", {"LOCALAPPDATA": "local"}, "local/refimpl"),
+        ("win32", {"LOCALAPPDATA": "local", "REFIMPL_DATA": "mine"}, "mine"),
+        ("linux", {"XDG_CACHE_HOME": "xdg", "REFIMPL_DATA": "~/mine"}, "home/mine"),
+    ],
+)
+def test_cache_folder(monkeypatch, platform, variables, expected):
+    for name in ("XDG_CACHE_HOME", "LOCALAPPDATA", "REFIMPL_DATA"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in (variables | {"HOME": "home", "USERPROFILE": "home"}).items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(sys, "platform", platform)
+    assert cache_folder() == Path(expected)
+
+
+# --- Zips ---------------------------------------------------------------------------------------------------
+
+
+def zipped(members, **options):
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in members:
+            archive.writestr(name, content, **options)
+    return file
+
+
+def test_only_the_named_members_are_read_and_nothing_is_written(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    file = zipped([("../escaped", b"x"), ("a/b", b"right"), ("/absolute", b"x" * 10**7), ("c", b"too")])
+    assert read_zip(file, ["c", "a/b"], 8, "it.zip") == [b"too", b"right"]
+    assert [*tmp_path.iterdir()] == []
+    assert not (tmp_path.parent / "escaped").exists()
+
+
+@pytest.mark.parametrize("members", [[], [("b", b"x")], [("A", b"x")]])
+def test_a_missing_member(members):
+    with pytest.raises(ValueError, match=r"it\.zip needs one member 'a', got 0"):
+        read_zip(zipped(members), ["a"], 100, "it.zip")
+
+
+@pytest.mark.filterwarnings("ignore:Duplicate name")
+def test_two_members_of_one_name():
+    with pytest.raises(ValueError, match=r"it\.zip needs one member 'a', got 2"):
+        read_zip(zipped([("a", b"x"), ("a", b"y")]), ["a"], 100, "it.zip")
+
+
+def test_the_size_limit_is_on_the_sum():
+    file = zipped([("a", bytes(600)), ("b", bytes(400))])
+    assert [len(raw) for raw in read_zip(file, ["a", "b"], 1000, "it.zip")] == [600, 400]
+    with pytest.raises(ValueError, match=r"it\.zip needs to unpack to at most 999 bytes, got 1000"):
+        read_zip(file, ["a", "b"], 999, "it.zip")
+
+
+DIRECTORY, MEMBER = b"PK\1\2", b"PK\3\4"
+
+
+def patched(file, place, offset, form, value):
+    """The zip with another value in the first member's entry in the directory, or before the member itself."""
+    raw = bytearray(file.getvalue())
+    struct.pack_into(form, raw, raw.index(place) + offset, value)
+    return io.BytesIO(raw)
+
+
+BAD_ZIPS = {
+    "not a zip": io.BytesIO(b"PK, or so it seems"),
+    "cut short": io.BytesIO(zipped([("a", CONTENT)]).getvalue()[:-30]),
+    "a bomb that understates its size": patched(zipped([("a", bytes(10**7))]), DIRECTORY, 24, "<L", 10),
+    "wrong checksum": patched(zipped([("a", CONTENT)]), DIRECTORY, 16, "<L", 1),
+    "unknown compression": patched(zipped([("a", CONTENT)]), DIRECTORY, 10, "<H", 77),
+    "locked": patched(zipped([("a", CONTENT)]), DIRECTORY, 8, "<H", 1),
+    "no such block type": patched(zipped([("a", CONTENT)]), MEMBER, 31, "<B", 7),
+}
+
+
+@pytest.mark.parametrize("kind", BAD_ZIPS)
+def test_a_bad_zip_is_one_line(kind):
+    with pytest.raises(ValueError, match=r"^it\.zip cannot be unpacked: .+$"):
+        read_zip(BAD_ZIPS[kind], ["a"], 10**6, "it.zip")
