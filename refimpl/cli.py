@@ -24,8 +24,13 @@ class Parser(argparse.ArgumentParser):
 class HelpFormatter(argparse.HelpFormatter):
     def _get_help_string(self, action: argparse.Action) -> str | None:
         """Adds the default where there is one worth showing."""
-        shown = action.default not in (None, False, argparse.SUPPRESS) and action.nargs != "+"
-        return f"{action.help} (default: %(default)s)" if shown else action.help
+        default = action.default
+        if default in (None, False, argparse.SUPPRESS):
+            return action.help
+        if isinstance(default, list):
+            everything = list(action.choices or ()) == default
+            default = "all" if everything else " ".join(map(str, default))
+        return f"{action.help} (default: {default})"
 
 
 def whole_number(least: int) -> Any:
@@ -58,18 +63,20 @@ def parser(task: str) -> Parser:
     """The options, with the task's own defaults."""
     preset = experiment.TASKS[task]
     p = Parser(
-        prog=f"{task}.py",
-        description=f"{preset.title}: every rule against every attack, worst and mean test accuracy.",
+        description=f"{preset.title}: rules against attacks, worst and mean test accuracy.",
+        epilog=preset.note,
         formatter_class=HelpFormatter,
     )
     add = p.add_argument
+    if preset.datasets:
+        add("--dataset", choices=preset.datasets, default=task, help="the paper's, or one without a download")
     add(
         "--rules",
         nargs="+",
         choices=aggregate.NAMES,
         default=list(aggregate.NAMES),
         metavar="RULE",
-        help="of " + ", ".join(aggregate.NAMES) + "; default: all",
+        help="of " + ", ".join(aggregate.NAMES),
     )
     add(
         "--attacks",
@@ -77,7 +84,7 @@ def parser(task: str) -> Parser:
         choices=ATTACKS,
         default=list(ATTACKS),
         metavar="ATTACK",
-        help="of " + ", ".join(ATTACKS) + "; default: all",
+        help="of " + ", ".join(ATTACKS),
     )
     add("--workers", type=whole_number(2), help="how many workers, N")
     add("--attackers", type=whole_number(0), help="how many of them are adversarial, F < N")
@@ -88,7 +95,7 @@ def parser(task: str) -> Parser:
         type=whole_number(0),
         default=[0],
         metavar="SEED",
-        help="one run per seed, the table shows their mean; default: 0",
+        help="one run per seed; the table shows their mean",
     )
     add(
         "--graph",
@@ -118,10 +125,8 @@ def parser(task: str) -> Parser:
         "--jobs", type=whole_number(1), default=None, help="runs at a time; default: one per core, 1 with --gpu"
     )
     add("--out", type=Path, default=Path("results") / task, help="folder for the results")
-    add("--data-dir", default=None, help="folder with the data; default: what ships with the package")
-    if len(preset.datasets) > 1:
-        add("--dataset", choices=preset.datasets, help="the paper's, or one that needs no download")
-    p.set_defaults(dataset=next(iter(preset.datasets)), **preset.defaults)
+    add("--data-dir", help="folder with the data; default: as shipped, or fetched once into a cache folder")
+    p.set_defaults(**preset.defaults)
     return p
 
 
@@ -139,6 +144,8 @@ def main(task: str, argv: list[str] | None = None) -> int:
     """Runs the task's grid; the exit status."""
     p = parser(task)
     args = p.parse_args(argv)
+    if getattr(args, "dataset", task) != task:
+        return main(args.dataset, argv)  # the same options with other defaults
     try:
         if args.gpu:
             arrays.gpu()
@@ -171,7 +178,8 @@ def run_grid(grid: list[Config], out: Path, jobs: int, data_dir: str | None) -> 
     if results:
         print(f"{len(results)} of {len(grid)} runs are in {out} already", file=sys.stderr)
     if todo and (total := estimate(todo, data_dir) / min(jobs, len(todo))) > 20:
-        about = f"{total / 60:.0f} minutes" if total > 90 else f"{total:.0f} seconds"
+        unit, name = (3600, "hours") if total > 5400 else (60, "minutes") if total > 90 else (1, "seconds")
+        about = f"{total / unit:.0f} {name}"
         print(f"about {about} for {len(todo)} runs, {jobs} at a time", file=sys.stderr, flush=True)
     for result in progress(experiment.run_all(todo, out, jobs, data_dir), len(todo)):
         results.append(result)
@@ -179,10 +187,13 @@ def run_grid(grid: list[Config], out: Path, jobs: int, data_dir: str | None) -> 
 
 
 def estimate(todo: list[Config], data_dir: str | None) -> float:
-    """Seconds of work in all, from one timed run of each kind: rules that score models cost much more."""
-    kinds: dict[bool, list[Config]] = {}
+    """Seconds of work in all, from one timed run of each kind.
+
+    Rules that score models cost much more than others, and without attackers more workers score.
+    """
+    kinds: dict[tuple[bool, bool], list[Config]] = {}
     for config in todo:
-        kinds.setdefault(config.rule in aggregate.WEIGHTS, []).append(config)
+        kinds.setdefault((config.rule in aggregate.WEIGHTS, config.attack == "none"), []).append(config)
     return sum(len(kind) * experiment.seconds(kind[0], data_dir) for kind in kinds.values())
 
 

@@ -189,14 +189,19 @@ def neighbour_risks(model: Model, M: Array, X: Array, y: Array, active: list[tup
     """r_k(w_hat_l), by the receivers' own data; infinite for a model that is not finite.
 
     (u, n, d) models, (u, m, rows, ...) samples, (u, m, rows) labels -> (u, m, n).
-    The rows are taken in slices, so that the activations stay in the cache. Receivers are sorted by their
-    number of rows: in slice i only the first active[i] = (U, m) along the two axes have any left.
+    The rows are taken in slices. Receivers are sorted by their number of rows, so in slice i only the first
+    active[i] = (U, m) along the two axes have any left, and hardly any padding is scored.
     """
     xp = module_of(M)
-    r = xp.zeros((*y.shape[:2], M.shape[1]), M.dtype)
+    n = M.shape[1]
+    r = xp.zeros((*y.shape[:2], n), M.dtype)
     for i, (U, m) in enumerate(active):
         part = slice(i * SLICE, (i + 1) * SLICE)
-        r[:U, :m] += model.loss(M[:U, None], X[:U, :m, None, part], y[:U, :m, None, part])
+        X_part, y_part = X[:U, :m, part], y[:U, :m, part]
+        # The receivers' rows one behind the other: n large matrix products instead of m n small ones.
+        X_all = X_part.reshape(U, 1, -1, *model.sample)
+        losses = model.losses(M[:U], X_all, y_part.reshape(U, 1, -1))  # (U, n, m * rows)
+        r[:U, :m] += losses.reshape(U, n, m, -1).sum(axis=-1).swapaxes(-1, -2)
     r /= rows(y, r.dtype)[..., None]
     return xp.where(xp.isfinite(M).all(axis=-1)[:, None], r, xp.inf)
 

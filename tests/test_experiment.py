@@ -8,7 +8,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from refimpl import draws, experiment, graphs
 
 CONFIG = experiment.Config(
-    task="spambase", dataset="spambase", rule="adaptive", attack="sign-flip", seed=0, graph="complete",
+    task="spambase", rule="adaptive", attack="sign-flip", seed=0, graph="complete",
     smoothing=1.0, gpu=False, **experiment.TASKS["spambase"].defaults | {"epochs": 2},
 )  # fmt: skip
 
