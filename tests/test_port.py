@@ -1,0 +1,132 @@
+"""The JavaScript port: all vectors in node, mistakes planted in it, and its page in headless Chromium."""
+
+import json
+import re
+import shutil
+import subprocess
+from html import unescape
+from pathlib import Path
+
+import pytest
+
+from refimpl import vectors
+
+ROOT = Path(__file__).parents[1]
+PORT = ROOT / "examples" / "port"
+NODE = shutil.which("node")
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+needs_node = pytest.mark.skipif(NODE is None, reason="node is not installed")
+needs_chromium = pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed")
+
+
+def node(script, *arguments):
+    return subprocess.run([NODE, str(script), *arguments], capture_output=True, text=True, timeout=120)
+
+
+@needs_node
+def test_all_vectors_agree_in_node_and_its_answers_in_python(tmp_path, capsys):
+    done = node(PORT / "check.mjs", "--answers", str(tmp_path))
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert vectors.main(["check", *map(str, sorted(tmp_path.iterdir()))]) == 0
+    assert capsys.readouterr().out == done.stdout
+    assert done.stdout.count("cases agree\n") == 15
+
+
+MISTAKES = [
+    ("r <= risks[own] ||", "r < risks[own] ||", "weights", "adaptive-filter-keeps-an-equal-risk"),
+    ("c.map((x) => x / total)", "c", "weights", "inverse-risk-is-proportional-to-one-over-risk"),
+    ("if (weights[l] === 0) return;", "", "combine", "combine-weight-zero-silences-nan"),
+    ("slice(0, n - f - 2)", "slice(0, n - f - 1)", "rules", "krum-counts-n-f-2-nearest-others"),
+    (
+        "squaredDistance(w, v)).sort",
+        "Math.sqrt(squaredDistance(w, v))).sort",
+        "rules",
+        "krum-squares-the-distances",
+    ),
+    (
+        "v) => Math.sqrt(squaredDistance(w, v)))",
+        "v) => squaredDistance(w, v))",
+        "rules",
+        "medoid-sums-plain-distances",
+    ),
+    ("if (x < numbers[best])", "if (x <= numbers[best])", "rules", "krum-tie-goes-to-the-lowest-index"),
+    (".sort(ascending);", ".sort();", "rules", "median-sorts-numbers-not-strings"),
+    ("s[Math.floor(n / 2)]) / 2", "s[Math.floor((n - 1) / 2)]) / 2", "rules", "median-even-is-the-mean"),
+    ("mean - z * Math.sqrt", "mean + z * Math.sqrt", "attacks", "alie-is-mean-minus-z-std"),
+    (
+        "(x - mean))) / column.length",
+        "(x - mean))) / (column.length - 1)",
+        "attacks",
+        "alie-is-mean-minus-z-std",
+    ),
+    ("(Math.sqrt(vHat) + eps)", "Math.sqrt(vHat + eps)", "adam", "adam-adds-eps-outside-the-root"),
+    ("(y > 0 ? dy : 0)", "(y >= 0 ? dy : 0)", "affine", "relu-backward-is-zero-at-the-kink"),
+    (".map((d) => d / rows)", "", "mlp", "mlp-gradient"),
+    ("const W = local.slice();", "const W = sent.slice();", "round", "adaptive-sign-flip"),
+    ("Number.isFinite(previous) ?", "previous !== undefined ?", "round", "adaptive-smoothing-goes-on"),
+]
+
+
+@needs_node
+@pytest.mark.parametrize(("right", "wrong", "family", "case"), MISTAKES, ids=[m[3] for m in MISTAKES])
+def test_a_planted_mistake_is_caught_by_the_case_that_names_it(tmp_path, right, wrong, family, case):
+    source = (PORT / "resilient.js").read_text()
+    assert source.count(right) == 1
+    port = tmp_path / "examples" / "port"
+    port.mkdir(parents=True)
+    (port / "resilient.js").write_text(source.replace(right, wrong))
+    shutil.copy(PORT / "check.mjs", port)
+    folder = tmp_path / "tests" / "vectors" / "v1"
+    folder.mkdir(parents=True)
+    shutil.copy(ROOT / "tests" / "vectors" / "v1" / f"{family}.json", folder)
+    done = node(port / "check.mjs", family)
+    assert done.returncode == 1, done.stderr
+    assert re.search(rf"^  {case}[a-z0-9-]*: Catches .*\n    .+: expected ", done.stdout, re.M), done.stdout
+
+
+@needs_node
+@pytest.mark.parametrize("arguments", [["no-such-family"], ["--answers"]])
+def test_a_bad_command_line_of_the_check(arguments):
+    assert node(PORT / "check.mjs", *arguments).returncode == 2
+
+
+@needs_chromium
+def test_the_page_trains_and_its_controls_work(tmp_path):
+    """index.html#test works the page's own buttons and menus, and writes what the page then shows."""
+    flags = (
+        "--headless --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking"
+    )
+    flags += " --disable-component-update --disable-sync --dump-dom"
+    url = f"{(PORT / 'index.html').as_uri()}#test"
+    command = [CHROMIUM, *flags.split(), f"--user-data-dir={tmp_path}", url]
+    page = subprocess.run(command, capture_output=True, text=True, timeout=180).stdout
+    found = re.search(r'<pre id="test-results">(.+?)</pre>', page, re.S)
+    assert found, page[-2000:]
+    results = json.loads(unescape(found[1]))
+
+    attacked, average = results["adaptive, attacked"], results["average, attacked"]
+    assert attacked["round"] == average["round"] == 40
+    assert attacked["attackers"] == average["attackers"] == 3
+    assert attacked["worst"] > 85
+    assert attacked["lines"] == 10 * 9
+    assert attacked["trustInNormal"] > 5 * attacked["trustInAttackers"]
+    assert average["mean"] < 70
+    assert average["trustInAttackers"] == 7 * 3
+
+    alone = results["average, attackers switched off"]
+    assert alone["attackers"] == 0
+    assert alone["worst"] > 90
+
+    refused = results["krum, too many attackers"]
+    assert refused["round"] == 0
+    assert "n=10, f=4" in refused["status"]
+    assert results["adaptive on a ring"]["lines"] == 10 * 2
+    assert results["adaptive on a ring"]["status"] == ""
+    assert [results["running"], results["paused"]] == ["Pause", "Start"]
+
+
+def test_the_page_needs_nothing_from_elsewhere():
+    page = (PORT / "index.html").read_text()
+    assert re.findall(r'(?:src|href)="([^"]*)"', page) == ["resilient.js"]
+    assert "http" not in page
+    assert "import " not in page

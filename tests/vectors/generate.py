@@ -1,0 +1,33 @@
+"""Writes tests/vectors/v1, or another folder with --out. The files are never edited by hand.
+
+    python tests/vectors/generate.py
+
+Importing a module of cases checks and computes them; see `common`.
+"""
+
+import argparse
+from pathlib import Path
+
+import attack_and_graph_cases  # noqa: F401
+import layer_cases  # noqa: F401
+import model_cases  # noqa: F401
+import round_cases  # noqa: F401
+import rule_cases  # noqa: F401
+import trajectory_cases  # noqa: F401
+import weight_cases  # noqa: F401
+from common import FILES, encode, text
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--out", type=Path, default=Path(__file__).parent / "v1", help="folder to write to")
+    folder = parser.parse_args().out
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, content in FILES.items():
+        (folder / f"{name}.json").write_text(text(encode(content)) + "\n")
+    count = sum(len(content["cases"]) + len(content["errors"]) for content in FILES.values())
+    print(f"{len(FILES)} files, {count} cases in {folder}")
+
+
+if __name__ == "__main__":
+    main()
