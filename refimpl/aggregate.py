@@ -9,7 +9,9 @@ A model with a NaN or infinite entry is "not finite"; attackers may send one.
 
 from collections.abc import Callable
 
-from refimpl.arrays import Array, module_of, quiet
+import numpy as np
+
+from refimpl.arrays import FLOATS, Array, boxes, grain, module_of, quiet
 
 # --- The paper's rule ---------------------------------------------------------------------------------------
 
@@ -38,7 +40,7 @@ def adaptive_weights(risks: Array, own: int | Array) -> Array:
     """
     xp = module_of(risks)
     n = risks.shape[-1]
-    if isinstance(own, int) and not 0 <= own < n:
+    if isinstance(own, int | np.integer) and not 0 <= own < n:
         raise ValueError(f"adaptive_weights needs 0 <= own < n, got own={own}, n={n}")
     r_own = xp.take_along_axis(risks, xp.asarray(own)[..., None], axis=-1)
     in_N_plus = (risks <= r_own) | ~xp.isfinite(r_own)
@@ -148,11 +150,14 @@ def squared_distances(W: Array) -> Array:
     Infinite for a model that is not finite, and where the square overflows.
     """
     xp = module_of(W)
-    n = W.shape[-2]
-    D = xp.empty((*W.shape[:-1], n), W.dtype)
-    for i in range(n):
-        diff = W - W[..., i : i + 1, :]
-        D[..., i] = (diff * diff).sum(axis=-1)
+    *lead, n, d = W.shape
+    D = xp.zeros((*lead, n, n), W.dtype)
+    for part in boxes((*lead, d), FLOATS * grain(xp) // n**2):
+        some, coordinates = part[:-1], part[-1]
+        V = W[..., coordinates][some]
+        diff = V[..., :, None, :] - V[..., None, :, :]
+        diff *= diff
+        D[some] += diff.sum(axis=-1)
     D = xp.where(xp.isfinite(D), D, xp.inf)
     return xp.where(xp.eye(n, dtype=bool), 0, D)
 

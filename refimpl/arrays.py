@@ -4,7 +4,11 @@ Every other function asks `module_of` for the module of its input, so the same l
 and on a GPU. Nothing moves between the two by itself.
 """
 
+import functools
+import math
+import os
 import sys
+from collections.abc import Iterator
 from types import ModuleType
 from typing import Any
 
@@ -29,32 +33,93 @@ def to_host(array: Array) -> np.ndarray:
     return array.get() if hasattr(array, "get") else array
 
 
+def beside(array: Array, host: np.ndarray) -> Array:
+    """A small numpy array where `array` is: copied there the first time only, so nobody may write to it."""
+    return _moved(module_of(array), str(array.device), host.dtype.str, host.shape, host.tobytes())
+
+
+@functools.lru_cache(maxsize=64)
+def _moved(xp: ModuleType, device: str, dtype: str, shape: tuple[int, ...], content: bytes) -> Array:
+    return xp.asarray(np.frombuffer(content, dtype).reshape(shape))
+
+
+# --- How much to compute at a time --------------------------------------------------------------------------
+
+
+FLOATS = 2**20  # numbers that one expression should hold at a time on a CPU: they fit in its cache
+
+
+def grain(xp: ModuleType) -> int:
+    """How many times more at a time than on a CPU: much on a GPU, where every expression is a kernel launch."""
+    return 1 if xp is np else 128
+
+
+def boxes(shape: tuple[int, ...], most: int) -> Iterator[tuple[slice, ...]]:
+    """Cuts an array of this shape into boxes of at most `most` entries: one slice per axis.
+
+    A box has at least one entry, unless the array has none.
+    """
+    if not shape:
+        yield ()
+        return
+    step = most // max(1, math.prod(shape[1:]))
+    for start in range(0, max(1, shape[0]), max(1, step)):
+        for rest in boxes(shape[1:], most):
+            yield slice(start, start + max(1, step)), *rest
+
+
+# --- Asking for a GPU ---------------------------------------------------------------------------------------
+
+
 class DeviceError(ValueError):
     """A GPU was asked for and cannot be had; the message says what is missing and what to install."""
 
 
-def gpu() -> ModuleType:
-    """The cupy module, after checking that it imports, finds a GPU and can run a kernel on it."""
+def choose(gpu_wanted: bool, device: int = 0) -> ModuleType:
+    """numpy, or cupy with this device chosen."""
+    return gpu(device) if gpu_wanted else np
+
+
+def gpu(device: int = 0) -> ModuleType:
+    """The cupy module, after checking that it imports, finds GPU number `device` and can run kernels on it.
+
+    The device becomes the current one of this thread. TF32, which would keep 10 of float32's 23 bits in matrix
+    products, is switched off.
+    """
+    os.environ["CUPY_TF32"] = "0"  # CuPy reads it at the first product of float32
     try:
         import cupy
-    except ImportError as error:
+    except Exception as error:
         raise DeviceError(
-            f"--gpu needs CuPy, which does not import ({error}): pip install '.[cuda12]' or '.[cuda13]', "
-            "whichever your driver supports"
+            f"--gpu needs CuPy, which does not import ({_line(error)}): "
+            "pip install '.[cuda12]' or '.[cuda13]', whichever your driver supports"
         ) from None
     try:
         count = cupy.cuda.runtime.getDeviceCount()
     except Exception as error:  # cupy's own error class is only known once cupy imports
-        raise DeviceError(f"--gpu needs an NVIDIA GPU and its driver; CuPy finds none ({error})") from None
+        raise DeviceError(
+            f"--gpu needs an NVIDIA GPU and its driver; CuPy finds none ({_line(error)}): install the driver, "
+            "or for an older one pip install '.[cuda12]' in place of '.[cuda13]'"
+        ) from None
     if count == 0:
         raise DeviceError("--gpu needs an NVIDIA GPU; CuPy works but finds no device")
+    if device >= count:
+        raise DeviceError(f"--device {device} is not there: CuPy finds {count}, numbered from 0")
     try:
-        if float(cupy.arange(3).sum()) != 3:
-            raise RuntimeError("0 + 1 + 2 is not 3 on it")
+        cupy.cuda.Device(device).use()
+        v = cupy.arange(3.0)
+        if float(v @ v) != 5:
+            raise RuntimeError("0 + 1 + 4 is not 5 on it")
     except Exception as error:
-        first_line = (str(error) or type(error).__name__).splitlines()[0]
         raise DeviceError(
-            f"--gpu found a GPU that cannot run a kernel ({first_line}): the CUDA toolkit may be missing, "
+            f"--gpu found a GPU that cannot run a kernel ({_line(error)}): the CUDA toolkit may be missing, "
             "pip install 'cupy-cuda12x[ctk]' or 'cupy-cuda13x[ctk]'"
         ) from None
     return cupy
+
+
+def _line(error: BaseException) -> str:
+    """The first line with words in what the error says; CuPy wraps the import that failed in a banner."""
+    error = error.__cause__ or error
+    lines = (line.strip() for line in str(error).splitlines())
+    return next((line for line in lines if any(map(str.isalnum, line))), type(error).__name__)

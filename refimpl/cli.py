@@ -121,8 +121,12 @@ def parser(task: str) -> Parser:
     add("--features", choices=experiment.FEATURES, help="scale the features, or take them as they are")
     add("--dtype", choices=experiment.DTYPES, help="precision of all arithmetic")
     add("--gpu", action="store_true", help="compute on an NVIDIA GPU with CuPy")
+    add("--device", type=whole_number(0), default=0, metavar="NUMBER", help="which GPU, the first being 0")
     add(
-        "--jobs", type=whole_number(1), default=None, help="runs at a time; default: one per core, 1 with --gpu"
+        "--jobs",
+        type=whole_number(1),
+        help="runs at a time; default: one per core, 1 with --gpu, where runs would take turns and each hold a "
+        "copy of the data",
     )
     add("--out", type=Path, default=Path("results") / task, help="folder for the results")
     add("--data-dir", help="folder with the data; default: as shipped, or fetched once into a cache folder")
@@ -147,8 +151,9 @@ def main(task: str, argv: list[str] | None = None) -> int:
     if getattr(args, "dataset", task) != task:
         return main(args.dataset, argv)  # the same options with other defaults
     try:
-        if args.gpu:
-            arrays.gpu()
+        if args.device and not args.gpu:
+            raise ValueError("--device chooses a GPU and needs --gpu")
+        arrays.choose(args.gpu, args.device)  # says now what is missing
         grid = configs(task, args)
         for config in sorted(grid, key=lambda c: c.seed):  # one seed's data at a time
             experiment.build(config, args.data_dir)

@@ -13,7 +13,7 @@ import os
 import platform
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
 from types import ModuleType
@@ -117,12 +117,13 @@ TASKS["digits"] = TASKS["mnist"]._replace(
 )
 
 FEATURES = ("standardised", "raw")
+FRONT_END = ("cli.py", "report.py", "vectors.py")  # files that decide no run's numbers
 DTYPES = ("float64", "float32")
 
 
 @dataclass(frozen=True)
 class Config:
-    """All that decides a run's numbers."""
+    """All that decides a run's numbers, and the device, which does not."""
 
     task: str
     rule: str
@@ -141,6 +142,7 @@ class Config:
     features: str
     dtype: str
     gpu: bool
+    device: int = 0  # which GPU
 
 
 # --- From a configuration to arrays -------------------------------------------------------------------------
@@ -233,7 +235,8 @@ def build(config: Config, data_dir: str | None = None, xp: ModuleType = np) -> t
 def run(config: Config, data_dir: str | None = None) -> dict[str, Any]:
     """Trains and returns what the run's file will hold, all of it plain Python."""
     start = time.perf_counter()
-    setting, W = build(config, data_dir, arrays.gpu() if config.gpu else np)
+    xp = arrays.choose(config.gpu, config.device)
+    setting, W = build(config, data_dir, xp)
     with threadpool_limits(1):  # many small products: more threads only wait for each other
         result = train.run(setting, W, config.seed, config.epochs)
     return {
@@ -242,14 +245,14 @@ def run(config: Config, data_dir: str | None = None) -> dict[str, Any]:
         "rounds_per_epoch": draws.rounds_per_epoch(setting.data.sizes(), config.batch_size),
         "history": {name: [_number(v) for v in column] for name, column in result.history.items()},
         "weights": None if result.weights is None else result.weights.tolist(),
-        "versions": versions(config.gpu),
+        "versions": versions(xp),
         "seconds": time.perf_counter() - start,
     }
 
 
 def seconds(config: Config, data_dir: str | None) -> float:
     """About how long the run will take, by its second round (the first one warms up)."""
-    setting, W = build(config, data_dir, arrays.gpu() if config.gpu else np)
+    setting, W = build(config, data_dir, arrays.choose(config.gpu, config.device))
     with threadpool_limits(1):
         rounds = train.rounds(setting, W, config.seed)
         next(rounds)
@@ -264,25 +267,25 @@ def _number(value: float) -> float | None:
     return value if math.isfinite(value) else None
 
 
-def versions(gpu: bool) -> dict[str, str]:
+def versions(xp: ModuleType) -> dict[str, str]:
     packages = ("numpy", "scipy", "scikit-learn")
     found = {"refimpl": refimpl.__version__, "code": code_digest(), "python": platform.python_version()}
     found |= {name: version(name) for name in packages}
-    return found | ({"cupy": arrays.gpu().__version__} if gpu else {})
+    return found | {xp.__name__: xp.__version__}
 
 
 @functools.cache
 def code_digest() -> str:
-    """A digest of the source that decides the numbers: all of refimpl and data_loaders but the front end."""
+    """A digest of the source that decides the numbers: all of refimpl and data_loaders but FRONT_END."""
     folders = [Path(package.__file__).parent for package in (refimpl, data_loaders)]  # type: ignore[arg-type]
     files = [path for folder in folders for path in sorted(folder.glob("*.py"))]
-    source = b"".join(path.read_bytes() for path in files if path.name not in ("cli.py", "report.py"))
+    source = b"".join(path.read_bytes() for path in files if path.name not in FRONT_END)
     return hashlib.sha256(source).hexdigest()[:16]
 
 
 def path_of(config: Config, out: Path) -> Path:
     """The run's file: adaptive_alie_seed0_1a2b3c4d.json."""
-    name = json.dumps([asdict(config), code_digest()], sort_keys=True)
+    name = json.dumps([asdict(replace(config, device=0)), code_digest()], sort_keys=True)
     fingerprint = hashlib.sha256(name.encode()).hexdigest()[:8]
     return out / f"{config.rule}_{config.attack}_seed{config.seed}_{fingerprint}.json"
 

@@ -5,17 +5,16 @@ padding: it counts neither in the risk nor in the gradient.
 """
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from refimpl import layers
-from refimpl.arrays import Array, module_of
+from refimpl.arrays import FLOATS, Array, boxes, grain, module_of
 from refimpl.layout import Layout, layout
 
 Tensors = dict[str, Array]
-FLOATS = 2**20  # numbers that a layer may hold at a time: they fit in a cache, and memory stays small
 
 
 class Model(NamedTuple):
@@ -32,14 +31,15 @@ class Model(NamedTuple):
     def logits(self, w: Array, X: Array) -> Array:
         """The forward pass, at most FLOATS numbers at a time: -> (..., n, c)."""
         xp = module_of(w)
+        most = FLOATS * grain(xp) // self.floats
         *lead, n = X.shape[: X.ndim - len(self.sample)]
         lead = np.broadcast_shapes(w.shape[:-1], tuple(lead))
-        if math.prod(lead) * n * self.floats <= FLOATS:
+        if math.prod(lead) * n <= most:
             return self.forward(self.layout.views(w), X, None)
         w = xp.broadcast_to(w, (*lead, w.shape[-1]))
         X = xp.broadcast_to(X, (*lead, n, *self.sample))
         z = xp.empty((*lead, n, self.layout.fields[-1].size), w.dtype)
-        for part in boxes((*lead, n), FLOATS // self.floats):
+        for part in boxes((*lead, n), most):
             z[part] = self.forward(self.layout.views(w[part[:-1]]), X[part], None)
         return z
 
@@ -62,7 +62,7 @@ class Model(NamedTuple):
         X = xp.broadcast_to(X, (*y.shape, *self.sample))
         n = rows(y, w.dtype)[..., None, None]
         dw = xp.empty(w.shape, w.dtype)
-        for part in boxes(y.shape, FLOATS // self.floats):
+        for part in boxes(y.shape, FLOATS * grain(xp) // self.floats):
             workers = part[:-1]
             tensors = self.layout.views(w[workers])
             saved: list[Any] = []
@@ -86,20 +86,6 @@ class Model(NamedTuple):
 def rows(y: Array, dtype: Any) -> Array:
     """How many rows of y count, (..., n) -> (...)."""
     return (y >= 0).sum(axis=-1).astype(dtype)
-
-
-def boxes(shape: tuple[int, ...], most: int) -> Iterator[tuple[slice, ...]]:
-    """Cuts an array of this shape into boxes of at most `most` entries: one slice per axis.
-
-    A box has at least one entry, unless the array has none.
-    """
-    if not shape:
-        yield ()
-        return
-    step = most // max(1, math.prod(shape[1:]))
-    for start in range(0, max(1, shape[0]), max(1, step)):
-        for rest in boxes(shape[1:], most):
-            yield slice(start, start + max(1, step)), *rest
 
 
 def mlp(sizes: Sequence[int]) -> Model:

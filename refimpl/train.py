@@ -12,13 +12,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from refimpl import aggregate, draws, graphs
-from refimpl.arrays import Array, module_of, quiet, to_host
+from refimpl.arrays import Array, beside, grain, module_of, quiet, to_host
 from refimpl.attacks import ATTACKS
 from refimpl.models import Model, rows
 from refimpl.optim import OPTIMIZERS
 
 RISKS = ("local", "batch")
-SLICE = 64  # rows scored at a time
+SLICE = 64  # rows scored at a time on a CPU: see `arrays.grain`
 
 
 class Data(NamedTuple):
@@ -82,7 +82,7 @@ class Round(NamedTuple):
 
 def check(setting: Setting) -> None:
     """Raises ValueError, naming the worker, if the setting cannot be trained."""
-    N, F = len(setting.graph), len(setting.attackers)
+    N, F, attackers = len(setting.graph), len(setting.attackers), setting.attackers.tolist()
     known: tuple[tuple[str, Any, tuple[str, ...]], ...] = (
         ("rule", setting.rule, aggregate.NAMES),
         ("attack", setting.attack, tuple(ATTACKS)),
@@ -94,6 +94,8 @@ def check(setting: Setting) -> None:
             raise ValueError(f"unknown {what} {value!r}, choose from {', '.join(names)}")
     if F >= N:
         raise ValueError(f"one worker must be normal, got {F} attackers of {N} workers")
+    if len(set(attackers) & set(range(N))) < F:
+        raise ValueError(f"attackers must be different workers of 0 to {N - 1}, got {attackers}")
     if not 0 < setting.smoothing <= 1:
         raise ValueError(f"smoothing must be in (0, 1], 1 for none, got {setting.smoothing}")
     graphs.require_connected(setting.graph)
@@ -127,7 +129,7 @@ def groups(setting: Setting) -> list[Group]:
     result = []
     for block in graphs.blocks(setting.graph, longest_first):
         rows = sizes[block.receivers]  # (u, m), descending along both axes
-        starts = range(0, rows.max(), SLICE)
+        starts = range(0, rows.max(), SLICE * grain(xp))
         active = [(int((rows[:, 0] > start).sum()), int((rows[0] > start).sum())) for start in starts]
         receivers, members, own = map(xp.asarray, block)
         local = setting.risk == "local" and setting.rule in aggregate.WEIGHTS
@@ -181,7 +183,8 @@ def messages(setting: Setting, W_hat: Array, signals: Array | None) -> Array:
     attack = ATTACKS[setting.attack] if isinstance(setting.attack, str) else setting.attack
     sent = W_hat.copy()
     if len(setting.attackers):
-        sent[setting.attackers] = attack(W_hat[setting.attackers], W_hat[setting.honest], signals)
+        attackers, honest = beside(W_hat, setting.attackers), beside(W_hat, setting.honest)
+        sent[attackers] = attack(W_hat[attackers], W_hat[honest], signals)
     return sent
 
 
@@ -193,10 +196,10 @@ def neighbour_risks(model: Model, M: Array, X: Array, y: Array, active: list[tup
     active[i] = (U, m) along the two axes have any left, and hardly any padding is scored.
     """
     xp = module_of(M)
-    n = M.shape[1]
+    n, step = M.shape[1], SLICE * grain(xp)
     r = xp.zeros((*y.shape[:2], n), M.dtype)
     for i, (U, m) in enumerate(active):
-        part = slice(i * SLICE, (i + 1) * SLICE)
+        part = slice(i * step, (i + 1) * step)
         X_part, y_part = X[:U, :m, part], y[:U, :m, part]
         # The receivers' rows one behind the other: n large matrix products instead of m n small ones.
         X_all = X_part.reshape(U, 1, -1, *model.sample)
@@ -239,7 +242,7 @@ def evaluate(setting: Setting, W: Array) -> dict[str, float]:
     each worker on all workers' test data, which asks whether it learned from the others.
     """
     xp = module_of(W)
-    data, honest = setting.data, xp.asarray(setting.honest)
+    data, honest = setting.data, beside(W, setting.honest)
     correct = setting.model.predict(W[honest], data.X_test[None]) == data.y_test
     own = data.own_test[honest]
     accuracy_own = (correct & own).sum(axis=-1) / own.sum(axis=-1)

@@ -1,9 +1,61 @@
 """hypothesis: random on a desk, the same every time in CI. No time limits: the machines are noisy."""
 
 import os
+from importlib.util import find_spec
 
 import hypothesis
+import on_device
+import pytest
+import strict_device
+from threadpoolctl import threadpool_limits
+
+from refimpl import arrays
 
 hypothesis.settings.register_profile("desk", deadline=None, max_examples=100)
 hypothesis.settings.register_profile("ci", deadline=None, max_examples=100, derandomize=True)
 hypothesis.settings.load_profile("ci" if os.environ.get("CI") else "desk")
+
+threadpool_limits(1)  # as every run does: small products, where more threads only wait for each other
+
+
+# --- Devices: see docs/GPU.md -------------------------------------------------------------------------------
+
+
+def backend(name):
+    """The array module: the strict stand-in, always there, or cupy, if it finds a device."""
+    return strict_device if name == "strict" else arrays.gpu()
+
+
+@pytest.fixture
+def cupy():
+    """The module, with a device that works."""
+    try:
+        return backend("cupy")
+    except arrays.DeviceError as error:
+        pytest.skip(str(error))
+
+
+modules = ["strict", *([pytest.param("cupy", marks=pytest.mark.gpu)] if find_spec("cupy") else [])]
+
+
+@pytest.fixture(params=modules)
+def xp(request, monkeypatch):
+    """An array module that is not numpy, and that `--gpu` gets."""
+    module = strict_device if request.param == "strict" else request.getfixturevalue("cupy")
+    monkeypatch.setattr(arrays, "gpu", lambda device=0: module)
+    return module
+
+
+def pytest_addoption(parser):
+    parser.addoption("--on", choices=("strict", "cupy"), help="run the tests written for numpy on this device")
+
+
+def pytest_configure(config):
+    if name := config.getoption("--on"):
+        on_device.install(backend(name))
+
+
+def pytest_collection_modifyitems(config, items):
+    for item in items:
+        if config.getoption("--on") and (reason := on_device.NOT_HERE.get(item.originalname)):
+            item.add_marker(pytest.mark.skip(reason=f"not on a device: {reason}"))

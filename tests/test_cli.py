@@ -7,8 +7,9 @@ import time
 from pathlib import Path
 
 import pytest
+import strict_device
 
-from refimpl import cli
+from refimpl import arrays, cli, experiment
 
 EXAMPLE = Path(__file__).parents[1] / "examples" / "spambase.py"
 QUICK = ["--epochs", "1", "--rules", "adaptive", "local", "--attacks", "none", "alie", "--jobs", "1"]
@@ -81,6 +82,8 @@ def edges_12(tmp_path):
         ("--data-dir {folder}", "spambase.data: No such file or directory"),
         ("--data-dir {corrupt}", "is not the published Spambase"),
         ("--workers 200", "nonuniform needs 20 rows of each class per worker"),
+        ("--device 1", "--device chooses a GPU and needs --gpu"),
+        ("--gpu --device first", "--device: needs a whole number, 0 or more, got first"),
         ("--no-such-option", "unrecognized arguments: --no-such-option"),
     ],
 )
@@ -114,6 +117,22 @@ def test_gpu_without_cupy_is_one_line_and_status_2(tmp_path, capsys, monkeypatch
     assert "--gpu needs CuPy" in said.err
     assert said.err.count("\n") == 1
     assert not (tmp_path / "out").exists()
+
+
+def test_gpu_computes_on_the_chosen_device_one_run_at_a_time(tmp_path, monkeypatch):
+    """`--gpu` and `--device` reach every run; the results are found again whichever device computed them."""
+    asked, jobs, run_all = [], [], experiment.run_all
+    monkeypatch.setattr(arrays, "gpu", lambda device=0: asked.append(device) or strict_device)
+    monkeypatch.setattr(experiment, "run_all", lambda *args: jobs.append(args[2]) or run_all(*args))
+    options = f"--gpu --epochs 1 --rules local --attacks none foe --batch-size 300 --out {tmp_path}"
+    assert cli.main("spambase", [*options.split(), "--device", "3"]) == 0
+    assert set(asked) == {3}
+    assert len(asked) == 1 + 2 * 2  # checked first; then every run, which here is also timed first
+    assert jobs == [1]
+    assert cli.main("spambase", options.split()) == 0
+    assert asked[5:] == [0]
+    results = [json.loads(path.read_text()) for path in tmp_path.glob("*.json")]
+    assert [(r["config"]["gpu"], r["config"]["device"]) for r in results] == [(True, 3)] * 2
 
 
 def test_help_names_every_option_with_a_line(capsys):

@@ -131,6 +131,7 @@ def test_a_result_is_found_again_until_an_option_or_the_code_changes(tmp_path, m
     result = experiment.run_to_file(config(), experiment.path_of(config(), tmp_path), None)
     assert experiment.saved(config(), tmp_path) == result
     assert experiment.saved(config(lr=0.02), tmp_path) is None
+    assert experiment.saved(config(device=1), tmp_path) == result  # the device does not decide the numbers
     monkeypatch.setattr(experiment, "code_digest", lambda: "another version of the rules")
     assert experiment.saved(config(), tmp_path) is None
 

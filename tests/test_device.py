@@ -1,0 +1,280 @@
+"""The same code on another array module: the strict stand-in always, CuPy where there is one (`pytest -m gpu`).
+
+Everything is compared with numpy, float64 to rtol 1e-10 and float32 to rtol 1e-4 / atol 1e-5.
+"""
+
+import json
+import os
+import subprocess
+import sys
+
+import launches
+import numpy as np
+import pytest
+from on_device import TOLERANCES, moved
+
+from data_loaders import Dataset
+from refimpl import aggregate, arrays, attacks, cli, draws, experiment, graphs, layers, models, optim, train
+
+dtypes = pytest.mark.parametrize("dtype", ["float64", "float32"])
+
+# --- Every rule, attack, layer, model and optimiser ---------------------------------------------------------
+
+
+def leaves(value):
+    """The arrays in a result."""
+    if not isinstance(value, (tuple, list)):
+        return [value]
+    return [leaf for part in value for leaf in leaves(part)]
+
+
+def assert_same(xp, function, *inputs):
+    """`function` of device arrays is on the device and equals that of numpy arrays, dtype and shape too."""
+    expected = leaves(arrays.quiet(function)(*inputs))
+    for array, host in zip(leaves(function(*moved(inputs, xp))), expected, strict=True):
+        if isinstance(host, (int, type(None))):
+            assert array == host
+            continue
+        assert arrays.module_of(array) is xp
+        assert (array.dtype, array.shape) == (host.dtype, host.shape)
+        np.testing.assert_allclose(array.get(), host, **TOLERANCES.get(str(host.dtype), {"rtol": 0}))
+
+
+def normal(*shape, dtype="float64", seed=0):
+    return np.random.default_rng([seed, *shape]).normal(size=shape).astype(dtype)
+
+
+def poisoned(W):
+    """Some models as attackers send them: NaN, infinite, and so large that squares overflow."""
+    W = W.copy()
+    W[..., 1, :], W[..., 4, 2], W[..., 6, :] = np.nan, -np.inf, np.finfo(W.dtype).max
+    return W
+
+
+@dtypes
+@pytest.mark.parametrize("name", aggregate.RULES)
+def test_rules(name, dtype, xp):
+    for W in (normal(11, 40, dtype=dtype), normal(2, 3, 11, 40, dtype=dtype)):
+        for models_ in (W, poisoned(W)):
+            assert_same(xp, lambda W: aggregate.RULES[name](W, 4), models_)
+
+
+@dtypes
+@pytest.mark.parametrize("name", aggregate.WEIGHTS)
+def test_weights(name, dtype, xp):
+    risks, own = np.abs(normal(6, 5, dtype=dtype)), np.array([0, 4, 1, 2, 3, 0])
+    risks[1, 2:], risks[2], risks[3, 0], risks[4, 3] = np.inf, np.nan, 0, np.nan
+    assert_same(xp, aggregate.WEIGHTS[name], risks, own)
+    assert_same(xp, lambda risks: aggregate.WEIGHTS[name](risks, 2), risks[0])
+    weights, W = aggregate.WEIGHTS[name](risks, own), poisoned(normal(7, 40, dtype=dtype))[:5]
+    assert_same(xp, aggregate.combine, weights, W)
+
+
+@dtypes
+@pytest.mark.parametrize("name", attacks.ATTACKS)
+def test_attacks(name, dtype, xp):
+    own, honest, signals = (normal(n, 40, dtype=dtype, seed=i) for i, n in enumerate((3, 7, 3)))
+    assert_same(xp, attacks.ATTACKS[name], own, honest, signals)
+
+
+LAYERS = {
+    "affine": (layers.affine, (2, 4, 3), (2, 3, 5), (2, 5)),
+    "affine_backward_input": (layers.affine_backward_input, (2, 4, 5), (2, 3, 5)),
+    "affine_backward_parameters": (layers.affine_backward_parameters, (2, 4, 5), (2, 4, 3)),
+    "relu": (layers.relu, (2, 4, 3)),
+    "relu_backward": (layers.relu_backward, (2, 4, 3), (2, 4, 3)),
+    "conv2d": (layers.conv2d, (2, 3, 5, 4, 3), (2, 3, 3, 3, 2)),
+    "conv2d of one channel": (layers.conv2d, (2, 3, 5, 4, 1), (2, 3, 3, 1, 2)),
+    "conv2d_backward_input": (
+        lambda dy, K: layers.conv2d_backward_input(dy, K, (5, 4)),
+        (2, 3, 5, 4, 2),
+        (2, 3, 3, 3, 2),
+    ),
+    "conv2d_backward_kernel": (layers.conv2d_backward_kernel, (2, 3, 5, 4, 2), (2, 3, 5, 4, 3)),
+    "maxpool2d": (layers.maxpool2d, (2, 3, 5, 4, 2)),
+}
+
+
+@dtypes
+@pytest.mark.parametrize("name", LAYERS)
+def test_layers(name, dtype, xp):
+    layer, *shapes = LAYERS[name]
+    assert_same(xp, layer, *[normal(*shape, dtype=dtype, seed=i) for i, shape in enumerate(shapes)])
+
+
+@dtypes
+def test_pooling_back_and_losses(dtype, xp):
+    x = np.round(normal(2, 3, 5, 4, 2, dtype=dtype))  # ties
+    assert_same(xp, layers.maxpool2d_backward, normal(2, 3, 2, 2, 2, dtype=dtype), x, layers.maxpool2d(x))
+    z, y = 50 * normal(2, 5, 3, dtype=dtype), np.array([[0, 2, -1, 1, 1], [2, -1, -1, 0, 1]])
+    assert_same(xp, layers.softmax_cross_entropy, z, y)
+    assert_same(xp, layers.softmax_cross_entropy_backward, z, y)
+
+
+@dtypes
+@pytest.mark.parametrize("model", [models.mlp([5, 4, 3]), models.cnn(9, (3, 2), 4, 3)], ids=["mlp", "cnn"])
+@pytest.mark.parametrize("method", ["logits", "losses", "loss", "risk", "gradient", "predict"])
+def test_models(method, model, dtype, xp, monkeypatch):
+    w, X = normal(3, model.layout.size, dtype=dtype), normal(3, 6, *model.sample, dtype=dtype)
+    y = np.random.default_rng(0).integers(-1, 3, (3, 6))
+    inputs = (w, X) if method in ("logits", "predict") else (w, X, y)
+    assert_same(xp, getattr(model, method), *inputs)
+    monkeypatch.setattr(models, "FLOATS", 4 * model.floats)
+    monkeypatch.setattr(models, "grain", lambda _: 1)  # few rows at a time, as if there were many more
+    assert_same(xp, getattr(model, method), *inputs)
+
+
+@dtypes
+@pytest.mark.parametrize("name", optim.OPTIMIZERS)
+def test_optimizers(name, dtype, xp):
+    def three_steps(W, G):
+        state = None
+        for scale in (1, -2, 3):
+            W, state = optim.OPTIMIZERS[name](W, scale * G, state, 0.1)
+        return W, state
+
+    assert_same(xp, three_steps, normal(3, 8, dtype=dtype), normal(3, 8, dtype=dtype, seed=1))
+
+
+@pytest.mark.parametrize("graph", [graphs.complete(8), graphs.ring(8)], ids=["complete", "ring"])
+@pytest.mark.parametrize("options", [{}, {"risk": "batch", "smoothing": 0.5, "rule": "inverse-risk"}], ids=str)
+def test_rounds(graph, options, xp):
+    """All that a round computes on the way, on ragged data."""
+
+    def third_round(X, y, W):
+        data = train.Data(X, y, X[0], y[0], y >= 0)
+        s = train.Setting(models.mlp([5, 4, 3]), data, graph, np.array([2, 5]), attack="arbitrary", **options)
+        rounds = train.rounds(s._replace(batch_size=3), W, seed=0)
+        return [next(rounds) for _ in range(3)][-1]
+
+    y = np.random.default_rng(0).integers(0, 3, (8, 9))
+    y[1::2, 6:] = -1
+    assert_same(xp, third_round, normal(8, 9, 5), y, normal(8, models.mlp([5, 4, 3]).layout.size))
+
+
+# --- Whole runs ---------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def small(monkeypatch):
+    """HAR with 30 people of 8 rows, MNIST with 40 + 10 images."""
+    rng, labels = np.random.default_rng(0), np.arange(240) % 6
+    har = Dataset(rng.uniform(-1, 1, (240, 561)), labels, np.repeat(np.arange(30), 8))
+    images, digits = rng.random((50, 28, 28)).astype(np.float32), np.arange(50) % 10
+    mnist = Dataset(images[:40], digits[:40], X_test=images[40:], y_test=digits[40:])
+    for task, data in (("har", har), ("mnist", mnist)):
+        loaded = experiment.TASKS[task]._replace(load=lambda _, data=data: data)
+        monkeypatch.setitem(experiment.TASKS, task, loaded)
+    yield
+    experiment._load.cache_clear()
+    experiment.build_data.cache_clear()
+
+
+EXAMPLES = {
+    "spambase": "--epochs 1 --attacks arbitrary --batch-size 100",
+    "har": "--epochs 1 --rules adaptive trimmed-mean --attacks alie --batch-size 3",
+    "mnist": "--epochs 1 --rules adaptive average --attacks foe --workers 5 --attackers 1 --batch-size 4",
+}
+
+
+@dtypes
+@pytest.mark.parametrize("task", EXAMPLES)
+def test_examples(task, dtype, xp, small, tmp_path):
+    """The command of each example with --gpu gives the numbers that it gives without."""
+    found = {}
+    for where, options in (("host", ""), ("device", "--gpu --device 0")):
+        experiment._load.cache_clear()
+        experiment.build_data.cache_clear()
+        argv = f"{EXAMPLES[task]} --dtype {dtype} --jobs 1 --out {tmp_path / where} {options}"
+        assert cli.main(task, argv.split()) == 0
+        results = [json.loads(path.read_text()) for path in (tmp_path / where).glob("*.json")]
+        found[where] = {result["config"]["rule"]: result for result in results}
+    assert found["host"].keys() == found["device"].keys()
+    accuracy = TOLERANCES[dtype] if dtype == "float64" else {"atol": 0.1}  # float32 may turn a close call
+    for rule, host in found["host"].items():
+        device = found["device"][rule]
+        assert xp.__name__ in device["versions"]
+        for name, column in host["history"].items():
+            tolerance = TOLERANCES[dtype] if "loss" in name else accuracy
+            np.testing.assert_allclose(device["history"][name], column, **tolerance)
+        if host["weights"]:
+            np.testing.assert_allclose(device["weights"], host["weights"], **TOLERANCES[dtype])
+
+
+@dtypes
+def test_a_device_sees_the_same_draws_bit_for_bit(dtype, xp, monkeypatch):
+    """Partition, initial values, batches and signals, over more than an epoch."""
+    argv = f"--attacks arbitrary --batch-size 200 --dtype {dtype}".split()
+    config = cli.configs("spambase", cli.parser("spambase").parse_args(argv))[0]
+    seen = {}
+    for module in (np, xp):
+        setting, W = experiment.build(config, xp=module)
+        draws_ = [*setting.data, W, setting.attackers]
+        round_ = train.round_
+
+        def spy(s, groups, state, batch, signals, round_=round_, draws_=draws_):
+            draws_ += [batch, signals]
+            return round_(s, groups, state, batch, signals)
+
+        monkeypatch.setattr(train, "round_", spy)
+        train.run(setting, W, seed=3, epochs=2)
+        monkeypatch.setattr(train, "round_", round_)
+        seen[module] = [arrays.to_host(array).copy() for array in draws_]
+    assert len(seen[np]) == 7 + 2 * 2 * draws.rounds_per_epoch(setting.data.sizes(), 200)
+    for host, device in zip(seen[np], seen[xp], strict=True):
+        assert host.dtype == device.dtype
+        np.testing.assert_array_equal(device, host)
+
+
+@pytest.mark.parametrize("attackers", [[1, 1], [-1], [7]])
+def test_attackers_that_a_device_would_not_notice_are_refused(attackers):
+    """CuPy wraps an index out of bounds round, and of repeated ones any may win."""
+    setting, _ = launches.problem(np, 7, attackers=np.array(attackers))
+    with pytest.raises(ValueError, match="attackers must be different workers of 0 to 6, got "):
+        train.check(setting)
+
+
+# --- Costs --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("rule", aggregate.NAMES)
+def test_launches_and_copies_do_not_grow_with_the_workers(rule, xp):
+    if launches.counts(xp) is None:
+        pytest.skip("a real GPU does not count its launches")
+    few = launches.per_round(xp, 10, rule=rule)
+    assert launches.per_round(xp, 17, rule=rule) == few
+    assert launches.per_round(xp, 10, rule=rule, rows=300) == few
+    assert few[1:] == (0, 0)
+
+
+def test_batches_move_once_an_epoch_and_metrics_come_back_once(xp):
+    if launches.counts(xp) is None:
+        pytest.skip("a real GPU does not count its copies")
+    assert launches.per_epoch(xp, 10)[1:] == (1, 1)
+    assert launches.per_epoch(xp, 10, attack="arbitrary")[1:] == (1 + 5, 1)  # signals are drawn for every round
+
+
+@pytest.mark.gpu
+def test_processes_share_the_device(cupy, tmp_path):
+    """Each of joblib's processes asks for the device itself."""
+    options = "--gpu --device 0 --jobs 2 --rules average krum --attacks foe --epochs 1 --out"
+    assert cli.main("spambase", [*options.split(), str(tmp_path)]) == 0
+    for path in tmp_path.glob("*.json"):
+        result = json.loads(path.read_text())
+        assert "cupy" in result["versions"]
+        host = experiment.run(experiment.Config(**result["config"] | {"gpu": False}))
+        np.testing.assert_allclose(result["history"]["mean_loss"], host["history"]["mean_loss"], rtol=1e-10)
+
+
+@pytest.mark.gpu
+def test_tf32_stays_off(cupy):
+    program = """
+from refimpl import arrays
+xp = arrays.gpu()
+a = xp.ones((2, 2), 'float32') @ xp.ones((2, 2), 'float32')
+from cupy._core import _routines_linalg as linalg
+print(linalg.compute_type_to_str(linalg.get_compute_type(a.dtype)))
+"""
+    env = {**os.environ, "CUPY_TF32": "1"}
+    said = subprocess.run([sys.executable, "-c", program], env=env, capture_output=True, text=True, check=True)
+    assert said.stdout.split() == ["COMPUTE_TYPE_DEFAULT"]
