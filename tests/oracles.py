@@ -1,17 +1,24 @@
-"""The algorithm again, as scalar loops written from the papers. Imports nothing from refimpl.
+"""Weights, rules, attacks and Algorithm 1 again, as scalar loops written from the papers.
 
-Models are lists of floats. Where a comparison decides (Krum, medoid, median), exact fractions are used.
+Imports nothing from refimpl; the layers are in oracle_layers.py. Models are lists of floats. Floats are
+fractions with a power of two below, so sums and squared distances are exact here, without rounding, overflow
+or underflow, and comparisons (Krum, medoid) are those of the definition.
 """
 
 import math
+from decimal import Decimal, localcontext
 from fractions import Fraction
 from statistics import NormalDist
+
+import oracle_layers
+
+LARGEST = Fraction(2) ** 1024  # from here on a float64 is infinite
 
 # --- Sec. 3 of the paper: weights and aggregation -----------------------------------------------------------
 
 
 def inverse_risk_weights(risks):
-    """Eq. (5), in exact fractions."""
+    """Eq. (5), in exact fractions; its limit where a risk is 0."""
     finite = [math.isfinite(r) for r in risks]
     zeros = [ok and r == 0 for r, ok in zip(risks, finite)]
     if any(zeros):
@@ -35,69 +42,102 @@ def adaptive_weights(risks, own):
 
 
 def combine(weights, models):
-    """Eq. (3)."""
-    total = [0.0] * len(models[0])
-    for c, w in zip(weights, models):
-        if c > 0:
-            total = [t + c * x for t, x in zip(total, w)]
-    return total
+    """Eq. (3): a model of weight 0 is not looked at; one that is not finite spoils the sum."""
+    used = [(c, w) for c, w in zip(weights, models) if c > 0]
+    if not all(math.isfinite(x) for _, w in used for x in w):
+        return [math.nan] * len(models[0])
+    return [math.fsum(c * w[i] for c, w in used) for i in range(len(models[0]))]
+
+
+def rounded(x):
+    """A fraction as a float, infinite where that overflows."""
+    return float(x) if abs(x) < LARGEST else math.copysign(math.inf, x)
 
 
 # --- Baselines ----------------------------------------------------------------------------------------------
 
 
+def integers(models):
+    """(integers, D) with model = integers / D, exactly."""
+    D = max(x.as_integer_ratio()[1] for w in models for x in w)
+    return [[p * (D // q) for p, q in (x.as_integer_ratio() for x in w)] for w in models], D
+
+
 def average(models):
-    return [float(sum(map(Fraction, column)) / len(column)) for column in zip(*models)]
+    """The exact mean, rounded once. NaN if a value is not finite, as the sum has to be then or may be."""
+    result = []
+    for column in zip(*models):
+        if all(map(math.isfinite, column)):
+            ((numbers,), D) = integers([column])
+            result.append(rounded(Fraction(sum(numbers), D * len(column))))
+        else:
+            result.append(sum(column))
+    return result
 
 
-def _ascending(column):
+def ascending(column):
+    """NaN as +infinity: an attacker's NaN is one more extreme value."""
     return sorted(math.inf if math.isnan(x) else x for x in column)
 
 
 def coordinate_median(models):
-    """Fang et al. 2022, BRIDGE-M."""
+    """Fang et al. 2022, BRIDGE-M: half of the values on either side, the mean of the two middle ones."""
     result = []
     for column in zip(*models):
-        s, n = _ascending(column), len(column)
-        result.append(s[n // 2] if n % 2 else (s[n // 2 - 1] + s[n // 2]) / 2)
+        s, n = ascending(column), len(column)
+        result.append(s[n // 2] if n % 2 else average([[s[n // 2 - 1]], [s[n // 2]]])[0])
     return result
 
 
 def trimmed_mean(models, f):
     """Fang et al. 2022, BRIDGE-T."""
-    kept = [_ascending(column)[f : len(column) - f] for column in zip(*models)]
-    return [sum(k) / len(k) for k in kept]
+    kept = [ascending(column)[f : len(column) - f] for column in zip(*models)]
+    return [average([[x] for x in k])[0] for k in kept]
 
 
-def _squared_distance(a, b):
-    """Exact; None if one of the models is not finite."""
-    if not all(map(math.isfinite, [*a, *b])):
-        return None
-    return sum((Fraction(x) - Fraction(y)) ** 2 for x, y in zip(a, b))
+def squared_distances(models):
+    """Exact; None if one of the two models is not finite, or if the square is beyond float64."""
+    n = len(models)
+    finite = [all(map(math.isfinite, w)) for w in models]
+    numbers, D = integers([w for w, ok in zip(models, finite) if ok] or [[0.0]])
+    rows = iter(numbers)
+    exact = [next(rows) if ok else None for ok in finite]
+    result = [[Fraction(0)] * n for _ in range(n)]
+    for i in range(n):
+        for j in range(i):
+            d = None
+            if finite[i] and finite[j]:
+                d = Fraction(sum((x - y) ** 2 for x, y in zip(exact[i], exact[j])), D * D)
+                d = None if d >= LARGEST else d
+            result[i][j] = result[j][i] = d
+    return result
 
 
 def krum_scores(models, f):
     """Blanchard et al. 2017, Sec. 4: (how many infinite, sum of the finite) of the n - f - 2 smallest."""
     n = len(models)
     scores = []
-    for i in range(n):
-        to_others = [_squared_distance(models[i], models[j]) for j in range(n) if j != i]
+    for i, row in enumerate(squared_distances(models)):
+        to_others = [d for j, d in enumerate(row) if j != i]
         finite = sorted(d for d in to_others if d is not None)[: n - f - 2]
         scores.append((n - f - 2 - len(finite), sum(finite)))
+    return scores
+
+
+def medoid_scores(models):
+    """(How many infinite, sum of the finite distances to all models), to 60 digits."""
+    scores = []
+    with localcontext() as context:
+        context.prec = 60
+        for row in squared_distances(models):
+            roots = [(Decimal(d.numerator) / Decimal(d.denominator)).sqrt() for d in row if d is not None]
+            scores.append((row.count(None), Fraction(sum(roots))))
     return scores
 
 
 def krum(models, f):
     scores = krum_scores(models, f)
     return models[scores.index(min(scores))]
-
-
-def medoid_scores(models):
-    scores = []
-    for a in models:
-        distances = [_squared_distance(a, b) for b in models if b is not a]
-        scores.append((distances.count(None), math.fsum(math.sqrt(d) for d in distances if d is not None)))
-    return scores
 
 
 def medoid(models):
@@ -116,17 +156,29 @@ BASELINES = {
 # --- Attacks ------------------------------------------------------------------------------------------------
 
 
-def fall_of_empires(honest, epsilon):
+def sign_flip(own, sigma=1.0):
+    """Sec. 2.2."""
+    return [-sigma * x for x in own]
+
+
+def arbitrary(own, signals):
+    """Sec. 5."""
+    return [s * x for s, x in zip(signals, own)]
+
+
+def fall_of_empires(honest, epsilon=1.0):
     """Xie et al. 2020, Sec. 3."""
     return [-epsilon * x for x in average(honest)]
 
 
 def a_little_is_enough(honest, z):
-    """Baruch et al. 2019, Algorithm 3."""
+    """Baruch et al. 2019, Algorithm 3: mean - z std, the deviation dividing by the number of models."""
     result = []
-    for column, mean in zip(zip(*honest), average(honest)):
-        variance = sum((Fraction(x) - Fraction(mean)) ** 2 for x in column) / len(column)
-        result.append(mean - z * math.sqrt(variance))
+    for column in zip(*honest):
+        ((numbers,), D) = integers([column])
+        h, s = len(column), sum(numbers)
+        variance = Fraction(h * sum(x * x for x in numbers) - s * s, h * h * D * D)
+        result.append(float(Fraction(s, h * D)) - z * math.sqrt(variance))
     return result
 
 
@@ -136,76 +188,74 @@ def alie_z(n, m):
     return NormalDist().inv_cdf((n - m - s) / (n - m))
 
 
-# --- Algorithm 1 with a two-layer network -------------------------------------------------------------------
+ATTACKS = {  # (own model, honest models, the worker's signals, n, f) -> what it sends
+    "none": lambda own, honest, signals, n, f: own,
+    "sign-flip": lambda own, honest, signals, n, f: sign_flip(own),
+    "arbitrary": lambda own, honest, signals, n, f: arbitrary(own, signals),
+    "foe": lambda own, honest, signals, n, f: fall_of_empires(honest),
+    "alie": lambda own, honest, signals, n, f: a_little_is_enough(honest, alie_z(n, f)),
+}
+
+# --- Algorithm 1 --------------------------------------------------------------------------------------------
 
 
-def unflatten(w, sizes):
-    """W1 (p, h) row by row, b1, W2 (h, c), b2."""
-    p, h, c = sizes
-    it = iter(w)
-    W1 = [[next(it) for _ in range(h)] for _ in range(p)]
-    b1 = [next(it) for _ in range(h)]
-    W2 = [[next(it) for _ in range(c)] for _ in range(h)]
-    return W1, b1, W2, [next(it) for _ in range(c)]
+def smoothed_risks(before, risks, share):
+    """A running average with this share of the new risk. It starts, or starts again, at the risk itself."""
+    return [
+        (1 - share) * a + share * r if a is not None and math.isfinite(a) else r for a, r in zip(before, risks)
+    ]
 
 
-def forward(w, x, sizes):
-    p, h, c = sizes
-    W1, b1, W2, b2 = unflatten(w, sizes)
-    hidden = [max(0.0, b1[j] + sum(x[i] * W1[i][j] for i in range(p))) for j in range(h)]
-    return hidden, [b2[j] + sum(hidden[i] * W2[i][j] for i in range(h)) for j in range(c)]
+def algorithm_1(
+    W,
+    data,
+    draws,
+    neighbours,
+    attackers,
+    shapes,
+    *,
+    rule,
+    attack,
+    lr,
+    optimizer="sgd",
+    risk="local",
+    smoothing=1.0,
+):
+    """Yields W after each round: Algorithm 1, with Eq. (2), (6) and (3), for networks of these shapes.
 
-
-def row_loss(w, x, label, sizes):
-    _, z = forward(w, x, sizes)
-    top = max(z)
-    return math.log(sum(math.exp(v - top) for v in z)) + top - z[label]
-
-
-def risk(w, X, y, sizes):
-    return sum(row_loss(w, x, label, sizes) for x, label in zip(X, y)) / len(X)
-
-
-def gradient(w, X, y, sizes):
-    p, h, c = sizes
-    _, _, W2, _ = unflatten(w, sizes)
-    total = [0.0] * len(w)
-    for x, label in zip(X, y):
-        hidden, z = forward(w, x, sizes)
-        top = max(z)
-        e = [math.exp(v - top) for v in z]
-        dz = [e[j] / sum(e) - (j == label) for j in range(c)]
-        dh = [sum(dz[j] * W2[i][j] for j in range(c)) if hidden[i] > 0 else 0.0 for i in range(h)]
-        row = [x[i] * dh[j] for i in range(p) for j in range(h)] + dh
-        row += [hidden[i] * dz[j] for i in range(h) for j in range(c)] + dz
-        total = [t + g / len(X) for t, g in zip(total, row)]
-    return total
-
-
-def algorithm_1_round(W, data, batches, neighbours, attackers, sizes, lr, rule, attack):
-    """One round. W: one list per worker; data[k] = (X, y); batches[k] = rows; neighbours[k] ascending.
-
-    The risk is over all local data; rule is a name, attack a function (k, own, honest) -> message.
+    W: one list per worker; data[k] = (X, y); neighbours[k] ascending, k among them. draws: per round
+    (rows, signals), rows[k] the numbers of the worker's sampled rows, signals[k] for the attackers.
+    The risk is over all local data (Sec. 2.1) or over the round's sample (Sec. 3, complexity).
+    Attackers take the local step, send what they like and do not aggregate.
     """
-    N = len(W)
-    local = []
-    for k in range(N):  # local learning step
-        X, y = data[k]
-        g = gradient(W[k], [X[i] for i in batches[k]], [y[i] for i in batches[k]], sizes)
-        local.append([w - lr * gi for w, gi in zip(W[k], g)])
-    honest = [local[k] for k in range(N) if k not in attackers]
-    sent = [attack(k, local[k], honest) if k in attackers else local[k] for k in range(N)]
-    result = []
-    for k in range(N):  # model aggregation step
-        if k in attackers or rule == "local":
-            result.append(local[k])
-            continue
-        models = [sent[l] for l in neighbours[k]]
-        if rule in ("adaptive", "inverse-risk"):
-            risks = [risk(w, *data[k], sizes) for w in models]
+    N, step = len(W), oracle_layers.OPTIMIZERS[optimizer]
+    states, running = [None] * N, [[None] * len(neighbours[k]) for k in range(N)]
+    for rows, signals in draws:
+        sample = [([data[k][0][i] for i in rows[k]], [data[k][1][i] for i in rows[k]]) for k in range(N)]
+        local = []
+        for k in range(N):  # local learning step
+            w, states[k] = step(W[k], oracle_layers.gradient(W[k], *sample[k], shapes), states[k], lr)
+            local.append(w)
+        honest = [local[k] for k in range(N) if k not in attackers]
+        sent = [
+            ATTACKS[attack](local[k], honest, signals[k], N, len(attackers)) if k in attackers else local[k]
+            for k in range(N)
+        ]
+        W, seen = list(local), {}
+        for k in range(N):  # model aggregation step
+            if k in attackers or rule == "local":
+                continue
+            models = [sent[l] for l in neighbours[k]]
+            if rule in BASELINES:
+                group = tuple(neighbours[k])
+                if group not in seen:
+                    seen[group] = BASELINES[rule](models, len(attackers))
+                W[k] = seen[group]
+                continue
+            scored_on = data[k] if risk == "local" else sample[k]
+            risks = [oracle_layers.risk(w, *scored_on, shapes) for w in models]
+            running[k] = smoothed_risks(running[k], risks, smoothing)
             own = neighbours[k].index(k)
-            c = adaptive_weights(risks, own) if rule == "adaptive" else inverse_risk_weights(risks)
-            result.append(combine(c, models))
-        else:
-            result.append(BASELINES[rule](models, len(attackers)))
-    return result
+            c = adaptive_weights(running[k], own) if rule == "adaptive" else inverse_risk_weights(running[k])
+            W[k] = combine(c, models)
+        yield W

@@ -1,3 +1,6 @@
+"""The paper's baselines: average, medoid, median, trimmed mean, Krum. The weights are in test_weights.py."""
+
+import itertools
 import math
 
 import numpy as np
@@ -6,6 +9,7 @@ import pytest
 import strategies
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
 from numpy.testing import assert_allclose, assert_array_equal
 
 from refimpl import aggregate
@@ -15,119 +19,29 @@ RULES = {
     "average": (lambda W, f: aggregate.average(W), lambda f: 1),
     "median": (lambda W, f: aggregate.coordinate_median(W), lambda f: 1),
     "medoid": (lambda W, f: aggregate.medoid(W), lambda f: 1),
-    "trimmed-mean": (aggregate.trimmed_mean, lambda f: 2 * f + 1),
-    "krum": (aggregate.krum, lambda f: 2 * f + 3),
+    "trimmed-mean": (lambda W, f: aggregate.trimmed_mean(W, f), lambda f: 2 * f + 1),
+    "krum": (lambda W, f: aggregate.krum(W, f), lambda f: 2 * f + 3),
 }
-SELECTING = ("medoid", "krum")
+ORACLES = {
+    "average": lambda W, f: oracles.average(W),
+    "median": lambda W, f: oracles.coordinate_median(W),
+    "trimmed-mean": oracles.trimmed_mean,
+}
+SCORES = {"medoid": lambda W, f: oracles.medoid_scores(W), "krum": oracles.krum_scores}
 every_rule = pytest.mark.parametrize("name", RULES)
 
 
 def attackers_for(name, n):
-    """The largest f that the rule allows for n models, or None."""
-    return max((f for f in range(n) if RULES[name][1](f) <= n), default=None)
+    """Every f that the rule allows for n models."""
+    return [f for f in range(n) if RULES[name][1](f) <= n]
 
 
-def lists(W):
-    return [list(map(float, row)) for row in W]
+def least_honest(name):
+    """How many honest models the rule needs beside f attackers, to be defined and to keep its promise."""
+    return lambda f: max(RULES[name][1](f) - f, f + 1)
 
 
-# --- Eq. (5) and (6) ----------------------------------------------------------------------------------------
-
-
-def test_weights_by_hand():
-    assert_array_equal(aggregate.inverse_risk_weights(np.array([1.0, 2.0, 4.0])), np.array([4, 2, 1]) / 7)
-    assert_array_equal(aggregate.adaptive_weights(np.array([1.0, 2.0, 4.0]), 1), np.array([2, 1, 0]) / 3)
-    # <=, not <: a neighbour as good as the receiver is kept
-    assert_array_equal(aggregate.adaptive_weights(np.array([2.0, 2.0, 4.0]), 1), [0.5, 0.5, 0])
-
-
-@given(strategies.risks())
-@example((np.array([0.0, 0.0, 1.0]), 2))
-@example((np.array([5e-324, 1e308]), 1))
-@example((np.array([np.nan, np.inf]), 0))
-def test_weights_equal_the_oracle(case):
-    r, own = case
-    assert_allclose(aggregate.inverse_risk_weights(r), oracles.inverse_risk_weights(r.tolist()), rtol=1e-12)
-    assert_allclose(aggregate.adaptive_weights(r, own), oracles.adaptive_weights(r.tolist(), own), rtol=1e-12)
-
-
-@given(strategies.risks())
-def test_adaptive_weights_are_a_filtered_convex_combination(case):
-    r, own = case
-    c = aggregate.adaptive_weights(r, own)
-    assert (c >= 0).all()
-    assert c.sum() == pytest.approx(1, abs=1e-14)
-    if math.isfinite(r[own]):
-        assert_array_equal(c[~(r <= r[own])], 0)  # worse, or NaN
-        if (r > 1e-200).all():
-            assert (c[r <= r[own]] > 0).all() or r.max() / r.min() > 1e300
-    elif not np.isfinite(r).any():
-        assert c[own] == 1
-    else:
-        assert_array_equal(c > 0, np.isfinite(r) & (c > 0))
-
-
-@given(strategies.risks(elements=strategies.positive), st.floats(1e-3, 1e3))
-def test_weights_do_not_depend_on_the_scale_of_the_risks(case, scale):
-    r, own = case
-    assume(((r * scale <= r[own] * scale) == (r <= r[own])).all())  # rounding may make a tie
-    assert_allclose(aggregate.adaptive_weights(r * scale, own), aggregate.adaptive_weights(r, own), rtol=1e-12)
-    assert_allclose(aggregate.inverse_risk_weights(r * scale), aggregate.inverse_risk_weights(r), rtol=1e-12)
-
-
-@given(strategies.risks(), st.randoms(use_true_random=False))
-def test_weights_move_with_the_neighbours(case, random):
-    r, own = case
-    order = random.sample(range(len(r)), len(r))
-    c = aggregate.adaptive_weights(r, own)
-    assert_allclose(aggregate.adaptive_weights(r[order], order.index(own)), c[order], rtol=1e-13)
-    c = aggregate.inverse_risk_weights(r)
-    assert_allclose(aggregate.inverse_risk_weights(r[order]), c[order], rtol=1e-13)
-
-
-@given(st.lists(st.lists(strategies.any_risk, min_size=4, max_size=4), min_size=1, max_size=4), st.data())
-def test_batched_weights_equal_one_at_a_time(rows, data):
-    R = np.array(rows)
-    own = np.array(data.draw(st.lists(st.integers(0, 3), min_size=len(R), max_size=len(R))))
-    one = [aggregate.adaptive_weights(r, int(k)) for r, k in zip(R, own, strict=True)]
-    assert_array_equal(aggregate.adaptive_weights(R, own), one)
-    assert_array_equal(aggregate.inverse_risk_weights(R), [aggregate.inverse_risk_weights(r) for r in R])
-
-
-def test_nothing_finite_is_weight_zero_and_the_receiver_keeps_its_own():
-    r = np.array([np.inf, np.nan, np.inf])
-    assert_array_equal(aggregate.inverse_risk_weights(r), 0)
-    assert_array_equal(aggregate.WEIGHTS["inverse-risk"](r, 1), [0, 1, 0])
-    assert_array_equal(aggregate.adaptive_weights(r, 2), [0, 0, 1])
-
-
-def test_a_receiver_whose_own_risk_is_lost_takes_every_finite_neighbour():
-    assert_array_equal(aggregate.adaptive_weights(np.array([np.nan, 1.0, np.inf, 1.0]), 0), [0, 0.5, 0, 0.5])
-
-
-@pytest.mark.parametrize("own", [-1, 3])
-def test_own_must_be_one_of_the_neighbours(own):
-    with pytest.raises(ValueError, match=f"0 <= own < n, got own={own}, n=3"):
-        aggregate.adaptive_weights(np.ones(3), own)
-
-
-# --- Eq. (3) ------------------------------------------------------------------------------------------------
-
-
-def test_combine_by_hand():
-    W = np.array([[1.0, 0.0], [3.0, 8.0]])
-    assert_array_equal(aggregate.combine(np.array([0.25, 0.75]), W), [2.5, 6.0])
-    assert_array_equal(aggregate.combine(np.eye(2), W), W)  # two receivers
-
-
-@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
-def test_combine_ignores_a_lost_model_of_weight_zero_and_only_that(bad):
-    W = np.array([[1.0, 2.0], [bad, 3.0]])
-    assert_array_equal(aggregate.combine(np.array([1.0, 0.0]), W), [1, 2])
-    assert_array_equal(aggregate.combine(np.array([[1.0, 0.0], [0.5, 0.5]]), W), [[1, 2], [np.nan, np.nan]])
-
-
-# --- Baselines ----------------------------------------------------------------------------------------------
+# --- By hand ------------------------------------------------------------------------------------------------
 
 
 def test_rules_that_a_table_of_round_numbers_cannot_tell_apart():
@@ -158,72 +72,109 @@ def test_krum_counts_n_minus_f_minus_2_squared_distances():
     assert_array_equal(aggregate.krum(W, f), W[3])
 
 
+def test_medoid_does_not_square_its_distances():
+    """With squares it would be the model next to the mean, 8.4, instead of the one in the middle."""
+    W = np.array([[0.0], [1.0], [2.0], [9.0], [30.0]])
+    assert aggregate.medoid(W) == 2
+
+
 def test_ties_go_to_the_lowest_index():
+    """Models that cannot be told apart by their distances, but by their last coordinate."""
     W = np.array([[0.0, 7.0], [1.0, 7.0], [0.0, 8.0], [1.0, 8.0]])  # a square: all alike
-    assert_array_equal(aggregate.medoid(W), W[0])
-    assert_array_equal(aggregate.krum(W, 0), W[0])
+    for order in itertools.permutations(range(4)):
+        W = W[list(order)]
+        assert_array_equal(aggregate.medoid(W), W[0])
+        assert_array_equal(aggregate.krum(W, 0), W[0])
+
+
+# --- Against the oracle -------------------------------------------------------------------------------------
 
 
 @every_rule
-@given(strategies.models(elements=strategies.ordinary))
-def test_rules_equal_the_oracle(name, W):
-    f = attackers_for(name, len(W))
-    assume(f is not None)
-    result = RULES[name][0](W, f)
-    if name in SELECTING:
-        scores = oracles.krum_scores(lists(W), f) if name == "krum" else oracles.medoid_scores(lists(W))
-        far, near = scores[lists(W).index(list(result))]
-        best_far, best = min(scores)
-        assert far == best_far
-        assert float(near) <= float(best) * (1 + 1e-12) + 1e-18  # a tie to rounding may go either way
+@given(
+    W=strategies.models(strategies.hard)
+    | strategies.models()
+    | strategies.models(strategies.single, dtype=np.float32),
+    data=st.data(),
+)
+@example(W=np.array([[0.0], [1e300], [np.nan], [-1e300], [1.0]]), data=None)
+@example(W=np.array([[5e-324], [0.0], [5e-324], [-5e-324], [1e-310], [0.0]]), data=None)
+def test_rules_equal_the_oracle(name, W, data):
+    """For any numbers at all. Selecting rules: the chosen model's exact score is the least, up to rounding."""
+    allowed = attackers_for(name, len(W))
+    assume(allowed)
+    f = data.draw(st.sampled_from(allowed)) if data else allowed[-1]
+    result, rows, eps = RULES[name][0](W, f), W.tolist(), 1e4 * np.finfo(W.dtype).eps
+    if name in SCORES:
+        scores = SCORES[name](rows, f)
+        far, near = next(s for s, w in zip(scores, rows) if np.array_equal(w, result, equal_nan=True))
+        assert far == min(scores)[0]
+        assert float(near) <= float(min(scores)[1]) * (1 + eps) + 1e-140  # a square may underflow
     else:
-        oracle = {
-            "average": oracles.average,
-            "median": oracles.coordinate_median,
-            "trimmed-mean": lambda W: oracles.trimmed_mean(W, f),
-        }[name]
-        assert_allclose(result, oracle(lists(W)), rtol=1e-12, atol=1e-12)
+        size = np.abs(np.where(np.isfinite(W), W, 0)).max(axis=0)
+        expected = np.array(ORACLES[name](rows, f))
+        assert_array_equal(np.isfinite(result), np.isfinite(expected))
+        assert_array_equal(result[~np.isfinite(result)], expected[~np.isfinite(expected)])
+        ok = np.isfinite(expected)
+        assert (np.abs(result[ok] - expected[ok]) <= (eps * size + 1e-322)[ok]).all()
+
+
+@pytest.mark.parametrize("name", SCORES)
+@given(data=st.data())
+def test_among_exact_ties_the_lowest_index_is_chosen(name, data):
+    """Small whole numbers: the sums of squares are exact, and so are distances along a line."""
+    width = 1 if name == "medoid" else data.draw(st.integers(1, 3))
+    n = data.draw(st.integers(3, 8))
+    W = data.draw(hnp.arrays(float, (n, width), elements=strategies.few))
+    f = data.draw(st.sampled_from(attackers_for(name, n)))
+    scores = SCORES[name](W.tolist(), f)
+    assert_array_equal(RULES[name][0](W, f), W[scores.index(min(scores))])
 
 
 @every_rule
 @given(W=strategies.models(), random=st.randoms(use_true_random=False))
 def test_rules_do_not_depend_on_the_order_of_the_models(name, W, random):
-    f = attackers_for(name, len(W))
-    assume(f is not None)
-    if name in SELECTING:
-        scores = oracles.krum_scores(lists(W), f) if name == "krum" else oracles.medoid_scores(lists(W))
-        near = sorted(float(s) for _, s in scores)
-        assume(len({tuple(w) for w in lists(W)}) > 1 and near[1] > near[0] * (1 + 1e-9))  # a clear winner
+    allowed = attackers_for(name, len(W))
+    assume(allowed)
+    f = allowed[-1]
+    if name in SCORES:
+        (_, near), *others = sorted(SCORES[name](W.tolist(), f))
+        assume(others and float(others[0][1]) > float(near) * (1 + 1e-9))  # a clear winner
     order = random.sample(range(len(W)), len(W))
     rule = RULES[name][0]
     assert_allclose(rule(W[order], f), rule(W, f), rtol=1e-12, atol=1e-12)
 
 
 @every_rule
-@given(W=strategies.models(elements=st.integers(-50, 50).map(float)), shift=st.integers(-1000, 1000))
+@given(W=strategies.models(elements=strategies.whole), shift=st.integers(-1000, 1000))
 def test_rules_move_with_a_translation(name, W, shift):
     """Whole numbers, so that the translated distances are exactly the same."""
-    f = attackers_for(name, len(W))
-    assume(f is not None)
+    allowed = attackers_for(name, len(W))
+    assume(allowed)
     rule = RULES[name][0]
-    assert_allclose(rule(W + shift, f), rule(W, f) + shift, rtol=1e-12, atol=1e-9)
+    for f in allowed:
+        assert_allclose(rule(W + shift, f), rule(W, f) + shift, rtol=1e-12, atol=1e-9)
 
 
-@pytest.mark.parametrize("name", [name for name in RULES if name != "average"])
+@pytest.mark.parametrize("name", ["median", "trimmed-mean"])
 @given(data=st.data())
-def test_few_attackers_cannot_leave_the_honest_hull_or_take_a_worker_down(name, data):
+def test_few_attackers_cannot_leave_the_honest_hull(name, data):
     """f attackers send anything, NaN and infinity included; every coordinate stays between honest values."""
-    f = data.draw(st.integers(0, 3))
-    honest = data.draw(strategies.models(least=max(RULES[name][1](f) - f, f + 1), most=9))
-    bad = data.draw(st.lists(st.lists(strategies.poison, min_size=honest.shape[1], max_size=honest.shape[1]),
-                             min_size=f, max_size=f))  # fmt: skip
-    place = data.draw(st.permutations(range(len(honest) + f)))
-    W = np.concatenate([honest, np.array(bad).reshape(f, honest.shape[1])])[list(place)]
+    honest, W, f = data.draw(strategies.attacked(least_honest(name)))
     result = RULES[name][0](W, f)
-    assert np.isfinite(result).all()
-    slack = 1e-9 * (1 + np.abs(honest).max())
+    slack = 1e-12 * np.abs(honest).max()
     assert (result >= honest.min(axis=0) - slack).all()
     assert (result <= honest.max(axis=0) + slack).all()
+
+
+@pytest.mark.parametrize("name", SCORES)
+@given(data=st.data())
+def test_few_attackers_far_away_are_not_chosen(name, data):
+    """Krum and medoid promise no hull: an attacker's model may be the best one. But not from afar."""
+    honest, W, f = data.draw(
+        strategies.attacked(least_honest(name), attackers=strategies.huge | strategies.poison)
+    )
+    assert RULES[name][0](W, f).tolist() in honest.tolist()
 
 
 def test_average_does_not_survive_nan_by_definition():
@@ -231,26 +182,29 @@ def test_average_does_not_survive_nan_by_definition():
 
 
 @every_rule
+@given(W=strategies.models(strategies.hard, least=3))
+def test_one_neighbourhood_is_a_batch_of_one(name, W):
+    rule = RULES[name][0]
+    assert_array_equal(rule(W[None], 0)[0], rule(W, 0))
+
+
+@every_rule
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
-def test_rules_keep_dtype_and_inputs_and_batch_over_leading_axes(name, dtype):
-    W = np.random.default_rng(1).normal(size=(2, 3, 9, 4)).astype(dtype)
+@pytest.mark.parametrize("form", [0, 1, 2])
+def test_rules_keep_dtype_and_inputs_and_batch_over_leading_axes(name, dtype, form):
+    W = strategies.frozen(np.random.default_rng(1).normal(size=(2, 3, 9, 4)).astype(dtype), form)
     before = W.copy()
-    W.flags.writeable = False
     rule = RULES[name][0]
     result = rule(W, 3)
     assert result.dtype == dtype
+    assert type(result) is np.ndarray
     assert result.shape == (2, 3, 4)
     for i in np.ndindex(2, 3):
-        assert_array_equal(result[i], rule(W[i], 3))
+        assert_allclose(result[i], rule(W[i], 3), rtol=10 * np.finfo(dtype).eps)
     assert_array_equal(W, before)
 
 
-@pytest.mark.parametrize("dtype", [np.float64, np.float32])
-def test_weights_and_combine_keep_dtype(dtype):
-    r = np.array([1.0, 2.0, np.inf], dtype)
-    assert aggregate.inverse_risk_weights(r).dtype == dtype
-    assert aggregate.adaptive_weights(r, 2).dtype == dtype
-    assert aggregate.combine(aggregate.adaptive_weights(r, 0), np.ones((3, 2), dtype)).dtype == dtype
+# --- Limits and names ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -270,6 +224,13 @@ def test_too_few_models_are_refused(call, message):
         call()
 
 
+@pytest.mark.parametrize("name", ["krum", "trimmed-mean"])
+def test_as_few_models_as_allowed_are_accepted(name):
+    least = RULES[name][1]
+    for f in range(4):
+        assert_array_equal(RULES[name][0](np.ones((least(f), 2)), f), [1, 1])
+
+
 def test_distances_between_models_that_agree_to_ten_digits_far_from_the_origin():
     rng = np.random.default_rng(0)
     offsets = rng.integers(-512, 512, size=(6, 50)) / 2**24  # exact beside 1e6, and below its tenth digit
@@ -278,6 +239,13 @@ def test_distances_between_models_that_agree_to_ten_digits_far_from_the_origin()
     assert_allclose(aggregate.squared_distances(W), exact, rtol=1e-9)
     gram = (W**2).sum(1)[:, None] + (W**2).sum(1) - 2 * W @ W.T
     assert np.abs(gram - exact).max() > 0.1 * exact.max()  # the identity that must not be used here
+
+
+@given(strategies.models(strategies.hard))
+def test_squared_distances_equal_the_oracle(W):
+    exact = oracles.squared_distances(W.tolist())
+    expected = [[math.inf if d is None else float(d) for d in row] for row in exact]
+    assert_allclose(aggregate.squared_distances(W), expected, rtol=1e-9, atol=1e-300)
 
 
 def test_trimmed_mean_by_name_trims_a_tenth_without_attackers():

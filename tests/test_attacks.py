@@ -1,16 +1,19 @@
+"""The paper's four attacks."""
+
+import math
+
 import numpy as np
 import oracles
 import pytest
 import strategies
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
 from refimpl import attacks
 
-
-def lists(W):
-    return [list(map(float, row)) for row in W]
+# Honest models are ordinary numbers; ties, zeros and subnormals are among them.
+honest_models = strategies.models(strategies.ordinary | strategies.few | strategies.tiny)
 
 
 def test_sign_flip_and_arbitrary_by_hand():
@@ -20,12 +23,45 @@ def test_sign_flip_and_arbitrary_by_hand():
     assert_array_equal(attacks.arbitrary(W, np.array([[0.5, 0.25]])), [[0.5, -0.5]])
 
 
-@given(strategies.models(), st.floats(0, 5))
+@given(strategies.models(strategies.hard), st.data())
+def test_attackers_own_models_equal_the_oracle(W, data):
+    """The attackers may have lost their own models already: NaN and infinity go through."""
+    with np.errstate(over="ignore"):
+        sigma = data.draw(st.sampled_from([1.0, 0.5, 3.0]))
+        assert_array_equal(attacks.sign_flip(W, sigma), [oracles.sign_flip(w, sigma) for w in W.tolist()])
+    signals = np.random.default_rng(0).uniform(-0.5, 0.5, W.shape)
+    expected = [oracles.arbitrary(w, s) for w, s in zip(W.tolist(), signals.tolist())]
+    assert_array_equal(attacks.arbitrary(W, signals), expected)
+
+
+@given(honest_models, st.floats(0, 5))
+@example(np.array([[1.0], [3.0], [8.0]]), 1.0)
 def test_mean_based_attacks_equal_the_oracle(honest, strength):
+    rows = honest.tolist()
+    size = np.abs(honest).max()
     foe = attacks.fall_of_empires(honest, strength)
-    assert_allclose(foe, oracles.fall_of_empires(lists(honest), strength), rtol=1e-12, atol=1e-9)
+    assert_allclose(foe, oracles.fall_of_empires(rows, strength), rtol=1e-12, atol=1e-14 * size + 1e-320)
     alie = attacks.a_little_is_enough(honest, strength)
-    assert_allclose(alie, oracles.a_little_is_enough(lists(honest), strength), rtol=1e-9, atol=1e-9)
+    assert_allclose(alie, oracles.a_little_is_enough(rows, strength), rtol=1e-12, atol=1e-7 * size + 1e-150)
+
+
+@given(strategies.models(strategies.whole), st.integers(-1000, 1000), st.randoms(use_true_random=False))
+def test_alie_moves_with_a_translation_and_not_with_the_order(honest, shift, random):
+    sent = attacks.a_little_is_enough(honest, 1.5)
+    assert_allclose(attacks.a_little_is_enough(honest + shift, 1.5), sent + shift, rtol=1e-9, atol=1e-9)
+    order = random.sample(range(len(honest)), len(honest))
+    assert_allclose(attacks.a_little_is_enough(honest[order], 1.5), sent, rtol=1e-12, atol=1e-12)
+    assert_allclose(attacks.fall_of_empires(honest[order]), attacks.fall_of_empires(honest), atol=1e-12)
+
+
+@given(strategies.models(strategies.whole, least=2))
+def test_alie_is_below_the_mean_by_no_more_than_the_honest_spread(honest):
+    """It hides: with z = 1 it stays between the lowest and the mean of the honest values."""
+    sent = attacks.a_little_is_enough(honest, 1.0)
+    below = honest.mean(axis=0) - sent
+    spread = honest.max(axis=0) - honest.min(axis=0)
+    assert (below <= spread / 2 + 1e-9).all()  # Popoviciu: std <= range / 2, with ddof 0
+    assert (below[spread > 0] > 0).all()
 
 
 def test_alie_subtracts_the_population_deviation():
@@ -37,6 +73,12 @@ def test_alie_subtracts_the_population_deviation():
 def test_alie_z_at_the_papers_sizes(n, f, z):
     assert attacks.alie_z(n, f) == pytest.approx(z, abs=0.005)
     assert attacks.alie_z(n, f) == pytest.approx(oracles.alie_z(n, f), rel=1e-12)
+
+
+def test_alie_z_by_the_normal_distribution():
+    """Of 7 honest workers, 3 must be further out than z, so that with 3 attackers they are a majority of 10."""
+    z = attacks.alie_z(10, 3)
+    assert math.erfc(z / math.sqrt(2)) / 2 == pytest.approx(3 / 7, rel=1e-12)
 
 
 @given(st.integers(2, 60).flatmap(lambda n: st.tuples(st.just(n), st.integers(1, n - 1))))
@@ -62,19 +104,13 @@ def test_alie_z_needs_an_honest_worker(n, f):
 
 @pytest.mark.parametrize("name", attacks.ATTACKS)
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
-def test_named_attacks_keep_dtype_and_inputs(name, dtype):
+@pytest.mark.parametrize("form", [0, 1, 2])
+def test_named_attacks_equal_the_oracle_and_keep_dtype_and_inputs(name, dtype, form):
     rng = np.random.default_rng(0)
-    own, honest, signals = (rng.normal(size=(n, 4)).astype(dtype) for n in (3, 7, 3))
-    for array in (own, honest, signals):
-        array.flags.writeable = False
+    own, honest, signals = (strategies.frozen(rng.normal(size=(n, 4)).astype(dtype), form) for n in (3, 7, 3))
     sent = attacks.ATTACKS[name](own, honest, signals)
     assert sent.dtype == dtype
-    assert np.broadcast_shapes(sent.shape, own.shape) == own.shape
-    expected = {
-        "none": own,
-        "sign-flip": -own,
-        "arbitrary": signals * own,
-        "foe": -honest.mean(axis=0),
-        "alie": attacks.a_little_is_enough(honest, attacks.alie_z(10, 3)),
-    }
-    assert_array_equal(sent, expected[name])
+    assert type(sent) is np.ndarray
+    rows = honest.tolist()
+    expected = [oracles.ATTACKS[name](w, rows, s, 10, 3) for w, s in zip(own.tolist(), signals.tolist())]
+    assert_allclose(np.broadcast_to(sent, own.shape), expected, rtol=20 * np.finfo(dtype).eps)

@@ -1,8 +1,7 @@
 """Both networks: layout, risk, gradient and prediction, against scalar loops and differences."""
 
-import math
-
 import numpy as np
+import oracle_layers
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -11,12 +10,14 @@ from numpy.testing import assert_allclose, assert_array_equal
 from refimpl import models
 from refimpl.arrays import quiet
 
-MLP = models.mlp([5, 4, 3])
-DEEP = models.mlp([3, 4, 5, 4])
-LINEAR = models.mlp([3, 2])
 CNN = models.cnn(side=7, channels=(3, 2), hidden=4, classes=3)  # 7 -> 3 -> 1: a row is dropped twice
-FLAT = models.cnn(side=5, channels=(2,), hidden=3, classes=4)
-MODELS = {"mlp": MLP, "deep": DEEP, "linear": LINEAR, "cnn": CNN, "flat": FLAT}
+MODELS = {
+    "mlp": models.mlp([5, 4, 3]),
+    "deep": models.mlp([3, 4, 5, 4]),
+    "linear": models.mlp([3, 2]),
+    "cnn": CNN,
+    "flat": models.cnn(side=5, channels=(2,), hidden=3, classes=4),
+}
 all_models = pytest.mark.parametrize("model", MODELS.values(), ids=MODELS)
 
 
@@ -32,65 +33,14 @@ def problem(model, *lead, n=6, dtype=float, seed=0):
     return w, X, y
 
 
-# --- scalar loops, from the paper's description -------------------------------------------------------------
-
-
-def relu(values):
-    return [max(v, 0.0) for v in values]
-
-
-def affine(x, t, i):
-    W, b = t[f"W{i}"], t[f"b{i}"]
-    return [float(b[j]) + math.fsum(x[p] * W[p, j] for p in range(len(x))) for j in range(len(b))]
-
-
-def mlp_loop(t, x):
-    depth = len(t) // 2
-    for i in range(1, depth):
-        x = relu(affine(x, t, i))
-    return affine(x, t, depth)
-
-
-def pixel(image, i, j, c):
-    inside = 0 <= i < len(image) and 0 <= j < len(image)
-    return image[i][j][c] if inside else 0.0
-
-
-def stage(image, K, b):
-    """Convolution with padding 1, bias, ReLU, then the maximum of each 2x2 window: lists of lists of lists."""
-    side, (_, _, C, O) = len(image), K.shape
-
-    def convolved(i, j, o):
-        terms = [K[s, t, c, o] * pixel(image, i + s - 1, j + t - 1, c) for s, t, c in np.ndindex(3, 3, C)]
-        return max(math.fsum(terms) + float(b[o]), 0.0)
-
-    def pooled(i, j, o):
-        return max(convolved(2 * i + s, 2 * j + t, o) for s in (0, 1) for t in (0, 1))
-
-    return [[[pooled(i, j, o) for o in range(O)] for j in range(side // 2)] for i in range(side // 2)]
-
-
-def cnn_loop(t, x):
-    image, i = [[[float(v)] for v in row] for row in x], 1
-    while f"K{i}" in t:
-        image = stage(image, t[f"K{i}"], t[f"b{i}"])
-        i += 1
-    flat = [v for row in image for cell in row for v in cell]
-    return affine(relu(affine(flat, t, i)), t, i + 1)
-
-
-def logits_loop(model, w, x):
-    t = {f.name: w[f.offset : f.offset + f.size].reshape(f.shape) for f in model.layout.fields}
-    return cnn_loop(t, x) if "K1" in t else mlp_loop(t, x)
-
-
-def risk_loop(model, w, X, y):
-    losses = []
-    for x, label in zip(X, y, strict=True):
-        if label >= 0:
-            z = logits_loop(model, w, x)
-            losses.append(math.log(math.fsum(math.exp(v - z[label]) for v in z)))
-    return math.fsum(losses) / len(losses)
+SHAPES = {
+    "mlp": oracle_layers.mlp_shapes([5, 4, 3]),
+    "deep": oracle_layers.mlp_shapes([3, 4, 5, 4]),
+    "linear": oracle_layers.mlp_shapes([3, 2]),
+    "cnn": oracle_layers.cnn_shapes(7, (3, 2), 4, 3),
+    "flat": oracle_layers.cnn_shapes(5, (2,), 3, 4),
+}
+by_name = pytest.mark.parametrize("name", MODELS)
 
 
 # --- layouts ------------------------------------------------------------------------------------------------
@@ -113,19 +63,10 @@ def test_mlp_layout():
 
 
 def test_cnn_layout():
-    fields = [(f.name, f.shape, f.fan_in) for f in models.cnn().layout.fields]
-    assert fields == [
-        ("K1", (3, 3, 1, 32), 9),
-        ("b1", (32,), 9),
-        ("K2", (3, 3, 32, 64), 288),
-        ("b2", (64,), 288),
-        ("K3", (3, 3, 64, 64), 576),
-        ("b3", (64,), 576),
-        ("W4", (576, 128), 576),
-        ("b4", (128,), 576),
-        ("W5", (128, 10), 128),
-        ("b5", (10,), 128),
-    ]
+    fields = models.cnn().layout.fields
+    assert {f.name: f.shape for f in fields} == oracle_layers.cnn_shapes(28, (32, 64, 64), 128, 10)
+    assert [f.name for f in fields] == ["K1", "b1", "K2", "b2", "K3", "b3", "W4", "b4", "W5", "b5"]
+    assert [f.fan_in for f in fields] == [9, 9, 288, 288, 576, 576, 576, 576, 128, 128]
 
 
 @pytest.mark.parametrize("sizes", [[], [3]])
@@ -143,17 +84,28 @@ def test_cnn_needs_a_pixel_to_be_left(side, channels):
 def test_smallest_cnn():
     model = models.cnn(side=8, channels=(1, 1, 1), hidden=1, classes=2)
     w, X, y = problem(model)
-    assert model.risk(w, X, y) == pytest.approx(risk_loop(model, w, X, y), rel=1e-12)
+    shapes = oracle_layers.cnn_shapes(8, (1, 1, 1), 1, 2)
+    assert model.risk(w, X, y) == pytest.approx(oracle_layers.risk(w, X, y, shapes), rel=1e-12)
 
 
 # --- risk and gradient --------------------------------------------------------------------------------------
 
 
-@all_models
-def test_risk_is_its_definition(model):
+@by_name
+def test_layout_is_the_order_of_the_layers(name):
+    fields = MODELS[name].layout.fields
+    assert {field.name: field.shape for field in fields} == SHAPES[name]
+    assert [field.name for field in fields] == list(SHAPES[name])
+
+
+@by_name
+def test_risk_and_gradient_are_their_definition(name):
+    model = MODELS[name]
     for seed in range(3):
         w, X, y = problem(model, seed=seed)
-        assert model.risk(w, X, y) == pytest.approx(risk_loop(model, w, X, y), rel=1e-12)
+        assert model.risk(w, X, y) == pytest.approx(oracle_layers.risk(w, X, y, SHAPES[name]), rel=1e-12)
+        expected = oracle_layers.gradient(w, X, y, SHAPES[name])
+        assert_allclose(model.gradient(w, X, y), expected, rtol=1e-10, atol=1e-13)
 
 
 @all_models
@@ -255,17 +207,14 @@ def test_one_data_set_serves_all_workers(model):
 @pytest.mark.parametrize("rows_at_a_time", [0, 1, 4, 7, 13])
 def test_slices_do_not_change_the_result(model, rows_at_a_time, monkeypatch):
     w, X, y = problem(model, 2, 3)
-    whole = [
-        model.gradient(w, X, y),
-        model.losses(w, X, y),
-        model.losses(w[:, None], X[:, :, None], y[:, :, None]),
-    ]
+
+    def results():
+        scored = model.losses(w[:, None], X[:, :, None], y[:, :, None])
+        return [model.gradient(w, X, y), model.losses(w, X, y), scored]
+
+    whole = results()
     monkeypatch.setattr(models, "FLOATS", rows_at_a_time * model.floats)
-    cut = [
-        model.gradient(w, X, y),
-        model.losses(w, X, y),
-        model.losses(w[:, None], X[:, :, None], y[:, :, None]),
-    ]
+    cut = results()
     for a, b in zip(whole, cut, strict=True):
         assert_allclose(b, a, rtol=1e-12, atol=1e-14)
     single = problem(model, 2, dtype=np.float32)
@@ -320,11 +269,13 @@ def test_predict_ties_go_to_the_lowest_label_and_nan_to_minus_one():
     assert_array_equal(model.predict(w, X), [1, -1, 1])
 
 
-@all_models
-def test_predict_is_the_largest_logit(model):
-    w, X, _ = problem(model)
-    expected = [int(np.argmax(logits_loop(model, w, x))) for x in X]
-    assert_array_equal(model.predict(w, X), expected)
+@by_name
+def test_predict_is_the_largest_logit(name):
+    w, X, _ = problem(MODELS[name])
+    t = oracle_layers.unflatten(w, SHAPES[name])
+    logits = [oracle_layers.forward(t, x)[0] for x in X]
+    assert_allclose(MODELS[name].logits(w, X), logits, rtol=1e-11, atol=1e-13)
+    assert_array_equal(MODELS[name].predict(w, X), [z.index(max(z)) for z in logits])
 
 
 @all_models

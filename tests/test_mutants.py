@@ -1,0 +1,57 @@
+"""Every mutant of mutants.py is noticed by the tests that it names.
+
+The tests are called directly, on a copy of their module whose hypothesis tests draw the same examples every
+time and do not shrink.
+"""
+
+import functools
+import importlib.util
+from pathlib import Path
+
+import hypothesis
+import pytest
+from mutants import MUTANTS
+
+DETERMINISTIC = hypothesis.settings(
+    max_examples=400,
+    derandomize=True,
+    database=None,
+    deadline=None,
+    phases=[hypothesis.Phase.explicit, hypothesis.Phase.generate],
+    report_multiple_bugs=False,
+    suppress_health_check=list(hypothesis.HealthCheck),
+)
+
+
+@functools.cache
+def copy_of(module):
+    spec = importlib.util.spec_from_file_location(f"{module}_copy", Path(__file__).with_name(f"{module}.py"))
+    copy = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(copy)
+    for name, test in list(vars(copy).items()):
+        if name.startswith("test_") and hypothesis.is_hypothesis_test(test):
+            DETERMINISTIC(test)
+    return copy
+
+
+@pytest.mark.parametrize(
+    ("where", "name", "mutate", "killers"), [(*m[1:4], m[4:]) for m in MUTANTS], ids=[m[0] for m in MUTANTS]
+)
+def test_a_mutant_is_killed(where, name, mutate, killers, monkeypatch, request):
+    if request.config.getoption("--on", default=None):
+        pytest.skip("mutants are written for numpy")
+    if isinstance(where, dict):
+        monkeypatch.setitem(where, name, mutate(where[name]))
+    else:
+        monkeypatch.setattr(where, name, mutate(getattr(where, name)))
+    for module, test, parameters in killers:
+        with pytest.raises((AssertionError, pytest.fail.Exception)):
+            getattr(copy_of(module), test)(**parameters)
+
+
+@pytest.mark.parametrize("module", ["test_weights", "test_aggregate", "test_attacks"])
+def test_every_property_kills_a_mutant(module):
+    """A property that no mistake breaks says nothing."""
+    properties = {name for name, test in vars(copy_of(module)).items() if hypothesis.is_hypothesis_test(test)}
+    used = {test for m in MUTANTS for file, test, _ in m[4:] if file == module}
+    assert properties - used == set()
