@@ -64,6 +64,25 @@ MISTAKES = [
     (".map((d) => d / rows)", "", "mlp", "mlp-gradient"),
     ("const W = local.slice();", "const W = sent.slice();", "round", "adaptive-sign-flip"),
     ("Number.isFinite(previous) ?", "previous !== undefined ?", "round", "adaptive-smoothing-goes-on"),
+    (
+        "RULES[rule](models, attackers.length)",
+        "RULES[rule](models, N_k.filter((l) => attackers.includes(l)).length)",
+        "round",
+        "krum-sparse-counts-all-attackers",
+    ),
+    ("Math.floor(n / 10));", "0);", "round", "trimmed-mean-without-attackers"),
+    (
+        "orOwn(inverseRiskWeights(risks), own)",
+        "inverseRiskWeights(risks)",
+        "round",
+        "inverse-risk-of-nothing-finite-keeps-own",
+    ),
+    (
+        "degree > Math.floor((n - 1) / 2)",
+        "degree > Math.floor(n / 2)",
+        "graphs",
+        "random-regular-of-half-the-others-is-a-complement",
+    ),
 ]
 
 

@@ -497,8 +497,11 @@ const honestWorkers = (setting) => range(setting.graph.length).filter((k) => !se
 const neighbours = (graph, k) => range(graph.length).filter((l) => graph[k][l]);
 
 function check(setting) {
-  const { graph, attackers, rule, smoothing } = setting;
+  const { graph, attackers, rule, attack, risk, smoothing, optimizer } = setting;
   if (!(rule in WEIGHTS || rule in RULES || rule === "local")) throw new RangeError(`unknown rule ${rule}`);
+  if (!(typeof attack === "function" || attack in ATTACKS)) throw new RangeError(`unknown attack ${attack}`);
+  if (!["local", "batch"].includes(risk)) throw new RangeError(`unknown risk ${risk}`);
+  if (!(optimizer in OPTIMIZERS)) throw new RangeError(`unknown optimizer ${optimizer}`);
   if (attackers.length >= graph.length) {
     throw new RangeError(`one worker must be normal, got ${attackers.length} attackers of ${graph.length} workers`);
   }

@@ -256,10 +256,20 @@ def random_regular_dense_is_a_complement():
     return "random_regular", {"n": 7, "degree": 4, "shuffled": recorder.draws}
 
 
+@case("graphs")
+def random_regular_of_half_the_others_is_a_complement():
+    """Catches floor(n / 2) for floor((n - 1) / 2): degree 3 of 6 is drawn as the complement of degree 2."""
+    recorder = Recorder(4)
+    A = random_regular(6, 3, recorder)
+    assert len(recorder.draws[0]) == 12
+    assert (A.sum(axis=1) == 4).all()
+    return "random_regular", {"n": 6, "degree": 3, "shuffled": recorder.draws}
+
+
 @error("graphs")
 def from_edges_unknown_worker():
     """Catches writing outside the matrix."""
-    return "from_edges", {"n": 3, "edges": np.array([[0, 1], [1, 3]])}, ["1 3"]
+    return "from_edges", {"n": 3, "edges": np.array([[0, 1], [1, 3]])}, ["1", "3"]
 
 
 @error("graphs")

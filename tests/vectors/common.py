@@ -151,14 +151,6 @@ class Spec(NamedTuple):
         return self.description | {"size": layout.size, "layout": fields}
 
 
-def encoded(self) -> dict:
-    fields = [
-        {"name": f.name, "offset": f.offset, "shape": list(f.shape), "fan_in": f.fan_in}
-        for f in self.model.layout.fields
-    ]
-    return self.description | {"size": self.model.layout.size, "layout": fields}
-
-
 def encode(value: Any) -> Any:
     """Arrays as shape and flat C-order data, NaN and infinities as strings."""
     if isinstance(value, Spec):

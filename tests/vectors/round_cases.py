@@ -122,7 +122,7 @@ def adaptive_foe():
 
 @case("round")
 def adaptive_alie():
-    """Catches statistics over all workers, and z for the neighbourhood instead of the whole network."""
+    """Catches statistics over all workers: the attackers' own models are not in them."""
     given, made = one_round(attack="alie")
     unlike(made["sent"][1], made["local"].mean(axis=0) - 0.2533471 * made["local"].std(axis=0))
     return "round", given

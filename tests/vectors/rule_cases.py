@@ -240,3 +240,9 @@ def krum_negative_f():
 def trimmed_mean_needs_something_left():
     """Catches the mean of nothing: n >= 2f + 1."""
     return "trimmed_mean", {"W": draw(29, 4, 2), "f": 2}, ["trimmed_mean", "4", "2"]
+
+
+@error("rules")
+def trimmed_mean_negative_f():
+    """Catches a slice from the end: a negative number cannot be trimmed."""
+    return "trimmed_mean", {"W": draw(29, 4, 2), "f": -1}, ["trimmed_mean", "-1"]

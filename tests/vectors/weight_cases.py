@@ -139,6 +139,12 @@ def adaptive_own_out_of_range():
     return "adaptive_weights", {"risks": np.array([1.0, 2.0]), "own": 2}, ["own", "2"]
 
 
+@error("weights")
+def adaptive_own_negative():
+    """Catches counting from the end: own = -1 is nobody."""
+    return "adaptive_weights", {"risks": np.array([1.0, 2.0]), "own": -1}, ["own", "-1"]
+
+
 file("combine", "Sec. 3, Eq. (3)", ["w = sum_l weights[l] W[l]. A weight of exactly 0 leaves a model out."])
 
 
