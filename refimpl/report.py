@@ -85,6 +85,7 @@ def figure(results: Results, title: str, path: Path) -> None:
     Like the paper's Fig. 3. Averaged over the seeds. Needs matplotlib.
     """
     from matplotlib.figure import Figure
+    from matplotlib.ticker import MaxNLocator
 
     attacks = _present(results, "attack", ATTACKS)
     columns = min(3, len(attacks) + 1)
@@ -97,9 +98,12 @@ def figure(results: Results, title: str, path: Path) -> None:
             worst = np.mean([run["history"]["worst_own"] for run in runs], axis=0)
             width, style = (2.4 if rule == "adaptive" else 1.1), ("--" if rule == "local" else "-")
             epochs = range(1, len(worst) + 1)
-            ax.plot(epochs, worst, ls=style, lw=width, color=COLOURS[rule], label=rule)
+            dot = "o" if len(worst) < 5 else None  # a line of one point would not be seen
+            ax.plot(epochs, worst, ls=style, lw=width, marker=dot, color=COLOURS[rule], label=rule)
         ax.set_title("no attack" if attack == "none" else attack)
-        ax.set_ylim(0, 1)
+        ax.set_ylim(-0.03, 1.03)  # a line at 0 is seen beside the axis
+        ax.set_xlim(0, len(worst) + 1)
+        ax.xaxis.set_major_locator(MaxNLocator(integer=True))
         ax.grid(alpha=0.3)
         ax.tick_params(labelbottom=True)
     for ax in axes[len(attacks) :]:
@@ -108,7 +112,7 @@ def figure(results: Results, title: str, path: Path) -> None:
     axes[len(attacks)].legend(handles[::-1], labels[::-1], loc="center", frameon=False)
     fig.suptitle(title)
     fig.supxlabel("epoch")
-    fig.supylabel("worst test accuracy of the normal workers")
+    fig.supylabel("worst test accuracy")
     part = path.with_name(f".{path.name}.part")
     fig.savefig(part, dpi=120, format="png")
     part.replace(path)
