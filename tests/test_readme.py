@@ -1,0 +1,43 @@
+"""What README.md says about the code is true."""
+
+import importlib
+import importlib.util
+import re
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+
+README = (Path(__file__).parents[1] / "README.md").read_text()
+
+
+def test_the_example_gives_what_its_comments_say():
+    (block,) = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+    names = {}
+    exec(block, names)
+    assert [Fraction(c).limit_denominator(100) for c in names["c"]] == [Fraction(4, 9), Fraction(5, 9), 0]
+    assert names["w"] == pytest.approx([1, 5])
+    assert "[4/9, 5/9, 0]" in block
+    assert "[1, 5]" in block
+
+
+def test_every_name_in_the_equation_map_exists():
+    """A name without its module belongs to the one named before it: `attacks.sign_flip`, `arbitrary`."""
+    table = README.split("| paper | code |")[1].split("\n\n")[0]
+    names = re.findall(r"`([\w.]+)`", table)
+    assert len(names) > 20
+    owner = None
+    for name in names:
+        if importlib.util.find_spec(f"refimpl.{name.partition('.')[0]}"):
+            owner = importlib.import_module(f"refimpl.{name.partition('.')[0]}")
+            name = name.partition(".")[2]
+        elif name.startswith("Model."):
+            owner, name = importlib.import_module("refimpl.models"), name.partition(".")[2]
+            assert hasattr(owner.Model, name), name
+            continue
+        assert not name or hasattr(owner, name), name
+
+
+def test_links_lead_somewhere():
+    for target in re.findall(r"\]\(([^)#:]+)\)", README):
+        assert (Path(__file__).parents[1] / target).exists(), target
