@@ -193,8 +193,8 @@ def test_maxpool2d_gradient():
     dx = layers.maxpool2d_backward(dy, x, layers.maxpool2d(x))
     for seed in range(5):
         direction = normal(*x.shape, seed=100 + seed)
-        numeric = slope(lambda x: (dy * layers.maxpool2d(x)).sum(), x, direction, h=1e-7)
-        assert numeric == pytest.approx((dx * direction).sum(), rel=1e-6)
+        numeric = slope(lambda x: (dy * layers.maxpool2d(x)).sum(), x, direction, h=1e-5)
+        assert numeric == pytest.approx((dx * direction).sum(), rel=1e-7)
 
 
 # --- softmax cross-entropy ----------------------------------------------------------------------------------
