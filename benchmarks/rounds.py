@@ -1,86 +1,177 @@
 """Times a full round of Algorithm 1 (local step, attack, aggregation) of the three tasks at the paper's sizes.
 
-    python benchmarks/rounds.py          # one thread of the CPU
-    python benchmarks/rounds.py --gpu    # and a GPU beside it, in the same run
+    python benchmarks/rounds.py          # beside PyTorch, if it is installed
+    python benchmarks/rounds.py --gpu    # and a GPU, in the same run
+
+refimpl    train.rounds
+plain      the PyTorch code a competent user would write: a module per worker, autograd, loops (torch_rounds.py)
+fast       the fastest PyTorch we could write: all workers in one call (torch_rounds.py)
+floor      the round's matrix products alone, at the rate of one large product, measured in the same turns
 
 The data are random, of the tasks' shapes: no value changes what a round costs. Rule adaptive, attack ALIE, the
-risk on the round's batch. The rounds of the columns take turns; shown are the median and the quartiles.
+risk on the round's batch. Before anything is timed, all columns must arrive at the same parameters.
 """
 
 import json
+import math
+import os
 import sys
-import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 
+import common
 import numpy as np
-from threadpoolctl import threadpool_limits
 
-from refimpl import arrays, draws, experiment, graphs, train
+from refimpl import arrays, attacks, draws, experiment, graphs, models, train
 from refimpl.cli import HelpFormatter, Parser, whole_number
 
 ROWS = {"spambase": 368, "har": 257, "mnist": 640}  # a worker's; MNIST's 6000 would only take memory
+SIDE = 1024  # of the large product
 
 
-def rounds(task: str, dtype: str, xp: ModuleType) -> Iterator[train.Round]:
-    """Endless rounds of the task on random data, in arrays of `xp`."""
+class Case(NamedTuple):
+    """A task at the paper's size: random data and initial parameters, on the host."""
+
+    model: models.Model
+    N: int  # workers
+    F: int  # attackers, the first ones
+    z: float  # ALIE's
+    optimizer: str
+    lr: float
+    batch_size: int
+    X: np.ndarray  # (N, rows, ...)
+    y: np.ndarray  # (N, rows)
+    W: np.ndarray  # (N, d)
+
+    def batches(self) -> Iterator[np.ndarray]:
+        """Endless (N, B) row numbers: those of `train.rounds` with seed 0."""
+        sizes, rng = [self.X.shape[1]] * self.N, draws.stream(0, "batches")
+        while True:
+            yield from draws.batches(sizes, self.batch_size, draws.rounds_per_epoch(sizes, self.batch_size), rng)
+
+
+def case(task: str, dtype: str) -> Case:
     preset = experiment.TASKS[task]
     model, options, rng = preset.model(), preset.defaults, np.random.default_rng(0)
     N, F, n = options["workers"], options["attackers"], ROWS[task]
-    classes = model.layout.fields[-1].size
-    X, y = rng.random((N, n, *model.sample)), rng.integers(0, classes, (N, n))
-    data = train.Data(X, y, X[0], y[0], np.ones((N, n), dtype=bool)).to(xp, dtype)
+    X = rng.random((N, n, *model.sample)).astype(dtype)
+    y = rng.integers(0, model.layout.fields[-1].size, (N, n))
+    W = draws.initial(model.layout, N, draws.stream(0, "init")).astype(dtype)
+    how = options["optimizer"], options["lr"], options["batch_size"]
+    return Case(model, N, F, attacks.alie_z(N, F), *how, X, y, W)
+
+
+def refimpl_rounds(c: Case, xp: ModuleType) -> Iterator[np.ndarray]:
+    """Endless rounds in arrays of `xp`; yields W, which may still be on a device."""
+    test = c.X[0], c.y[0], np.ones((c.N, len(c.X[0])), dtype=bool)
+    data = train.Data(c.X, c.y, *test).to(xp, c.X.dtype.name)
     setting = train.Setting(
-        model, data, graphs.complete(N), np.arange(F), "adaptive", "alie", "batch",
-        optimizer=options["optimizer"], lr=options["lr"], batch_size=options["batch_size"],
+        c.model, data, graphs.complete(c.N), np.arange(c.F), "adaptive", "alie", "batch",
+        optimizer=c.optimizer, lr=c.lr, batch_size=c.batch_size,
     )  # fmt: skip
-    W = draws.initial(model.layout, N, draws.stream(0, "init"))
-    return train.rounds(setting, xp.asarray(W.astype(dtype)), seed=0)
+    for result in train.rounds(setting, xp.asarray(c.W), seed=0):
+        W = result.state.W
+        del result
+        yield W
 
 
-def milliseconds(running: Iterator[train.Round]) -> float:
-    """One more round; the copy of one number waits until a device has finished."""
-    start = time.perf_counter()
-    arrays.to_host(next(running).state.W[0, 0])
-    return 1000 * (time.perf_counter() - start)
+def flops(c: Case) -> float:
+    """Multiplications and additions in a round's matrix products, convolutions counted as in their definition.
+
+    Two products flow back through a layer for one forwards, but for the first layer, whose input learns nothing.
+    """
+    forward, side = [], c.model.sample[0]  # per row, by layer
+    for field in c.model.layout.fields:
+        if field.name[0] == "K":
+            out = side // 2 * 2  # pooling drops an odd row
+            forward.append(2 * math.prod(field.shape) * out**2)
+            side //= 2
+        elif field.name[0] == "W":
+            forward.append(2 * math.prod(field.shape))
+    gradients = c.N * c.batch_size * (3 * sum(forward) - forward[0])
+    risks = (c.N - c.F) * c.N * c.batch_size * sum(forward)
+    combine = 2 * (c.N - c.F) * c.N * c.W.shape[1]
+    return gradients + risks + combine
 
 
-def measure(task: str, dtype: str, columns: dict[str, ModuleType], count: int) -> dict[str, list[float]]:
-    """By column the quartiles of `count` rounds, which take turns, after two that warm up."""
-    running = {name: rounds(task, dtype, xp) for name, xp in columns.items()}
-    times: dict[str, list[float]] = {name: [] for name in columns}
-    for _ in range(2 + count):
-        for name, iterator in running.items():
-            times[name].append(milliseconds(iterator))
-    return {name: np.percentile(t[2:], [25, 50, 75]).tolist() for name, t in times.items()}
+def columns(c: Case, gpu: ModuleType | None) -> dict[str, Iterator[Any]]:
+    """By name, endless rounds whose items np.asarray or `to_host` turns into W."""
+    found = {"refimpl": refimpl_rounds(c, np)}
+    if gpu:
+        found["gpu"] = refimpl_rounds(c, gpu)
+    if not common.missing("torch"):
+        import torch_rounds
+
+        found["plain"] = torch_rounds.plain(c)
+        found["fast"] = torch_rounds.fast(c)
+    return found
+
+
+def check(task: str, gpu: ModuleType | None) -> None:
+    """Raises AssertionError unless all columns arrive at the same parameters after two rounds, in float64."""
+    c, expected = case(task, "float64"), None
+    for name, running in columns(c, gpu).items():
+        next(running)
+        W = next(running)
+        W = arrays.to_host(W() if callable(W) else W)
+        expected = W if expected is None else expected
+        np.testing.assert_allclose(W, expected, rtol=1e-9, atol=1e-9, err_msg=name)
+
+
+def measure(task: str, dtype: str, gpu: ModuleType | None, count: int) -> dict[str, Any]:
+    """Quartiles of `count` rounds by column, and what the floor is made of."""
+    c = case(task, dtype)
+    square = np.random.default_rng(0).random((SIDE, SIDE)).astype(dtype)
+    turns: dict[str, Callable[[], Any]] = {name: _next(running) for name, running in columns(c, gpu).items()}
+    turns["floor"] = lambda: square @ square
+    ms = common.take_turns(turns, count)
+    gflops = 2 * SIDE**3 / ms["floor"][1] / 1e6
+    ms["floor"] = [t * flops(c) / (2 * SIDE**3) for t in ms["floor"]]
+    return {"ms": ms, "gflop": flops(c) / 1e9, "gflop_per_s": gflops}
+
+
+def _next(running: Iterator[Any]) -> Callable[[], Any]:
+    def once() -> None:
+        W = next(running)
+        if hasattr(W, "get"):
+            W[0, 0].get()  # the copy of one number waits until a device has finished
+
+    return once
 
 
 def main(argv: list[str] | None = None) -> int:
     p = Parser(description="Milliseconds per round of the three tasks.", formatter_class=HelpFormatter)
+    everything = sorted({1, os.cpu_count() or 1})
     p.add_argument("--tasks", nargs="+", choices=list(ROWS), default=list(ROWS), help="which tasks")
-    p.add_argument("--rounds", type=whole_number(1), default=15, help="timed rounds")
+    p.add_argument("--dtypes", nargs="+", choices=experiment.DTYPES, default=["float32", "float64"], help="of W")
+    p.add_argument("--threads", nargs="+", type=whole_number(1), default=everything, help="of BLAS and torch")
+    p.add_argument("--rounds", type=whole_number(1), default=21, help="timed rounds")
     p.add_argument("--gpu", action="store_true", help="add a column for an NVIDIA GPU with CuPy")
     p.add_argument("--out", type=Path, default=Path("results/benchmarks"), help="folder for rounds.json")
     args = p.parse_args(argv)
-    columns: dict[str, Any] = {"cpu": np}
     try:
-        if args.gpu:
-            columns["gpu"] = arrays.gpu()
+        gpu = arrays.gpu() if args.gpu else None
         args.out.mkdir(parents=True, exist_ok=True)
     except (arrays.DeviceError, OSError) as error:
         p.error(str(error))
-    print(f"{'ms per round':20}" + "".join(f"{name:>28}" for name in columns))
+    if common.missing("torch"):
+        print("without the columns plain and fast: torch is missing, pip install '.[bench]'", file=sys.stderr)
     results = []
-    with threadpool_limits(1):
-        for task in args.tasks:
-            for dtype in experiment.DTYPES:
-                quartiles = measure(task, dtype, columns, args.rounds)
-                cells = [f"{q[1]:12.3f} ({q[0]:.3f}-{q[2]:.3f})" for q in quartiles.values()]
-                print(f"{task:12}{dtype:8}" + "".join(f"{cell:>28}" for cell in cells), flush=True)
-                results.append({"task": task, "dtype": dtype, "ms": quartiles})
-    experiment.write(args.out / "rounds.json", json.dumps(results, indent=1) + "\n")
+    for task in args.tasks:
+        check(task, gpu)
+        for dtype in args.dtypes:
+            for threads in args.threads:
+                with common.threads(threads):
+                    row = measure(task, dtype, gpu, args.rounds)
+                if not results:
+                    print(f"{'ms per round: median (quartiles)':32}" + "".join(f"{k:>16}" for k in row["ms"]))
+                cells = [f"{q[1]:.4g} ({q[0]:.3g}-{q[2]:.3g})" for q in row["ms"].values()]
+                print(f"{task:9} {dtype} {threads} thr" + "".join(f"{cell:>20}" for cell in cells), flush=True)
+                results.append({"task": task, "dtype": dtype, "threads": threads, **row})
+    report = {"machine": common.machine(), "rounds": args.rounds, "results": results}
+    experiment.write(args.out / "rounds.json", json.dumps(report, indent=1) + "\n")
     return 0
 
 

@@ -17,6 +17,7 @@ import numpy as np
 from refimpl import draws, graphs, train
 from refimpl.attacks import ATTACKS
 from refimpl.cli import HelpFormatter, Parser, whole_number
+from refimpl.layout import layout
 from refimpl.report import COLOURS
 
 # THE TASK. Worker k sees points x scattered about a place of its own, and wants the w nearest to them:
@@ -33,6 +34,7 @@ m, L = np.linalg.eigvalsh(A)
 class Nearest:
     """The task, in the form that `refimpl.train` asks of a model. w is (..., 2), X is (..., rows, 2)."""
 
+    layout = layout([("w", (2,), 1)])
     sample = (2,)
 
     def losses(self, w: np.ndarray, X: np.ndarray, y: np.ndarray) -> np.ndarray:

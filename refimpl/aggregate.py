@@ -42,7 +42,8 @@ def adaptive_weights(risks: Array, own: int | Array) -> Array:
     n = risks.shape[-1]
     if isinstance(own, int | np.integer) and not 0 <= own < n:
         raise ValueError(f"adaptive_weights needs 0 <= own < n, got own={own}, n={n}")
-    r_own = xp.take_along_axis(risks, xp.asarray(own)[..., None], axis=-1)
+    is_own = xp.arange(n) == xp.asarray(own)[..., None]
+    r_own = xp.where(is_own, risks, 0).sum(axis=-1, keepdims=True)
     in_N_plus = (risks <= r_own) | ~xp.isfinite(r_own)
     return or_own(inverse_risk_weights(xp.where(in_N_plus, risks, xp.inf)), own)  # Eq. (6)
 
@@ -64,6 +65,8 @@ def combine(weights: Array, W: Array) -> Array:
     """
     xp = module_of(W)
     finite = xp.isfinite(W).all(axis=-1, keepdims=True)
+    if xp is np and finite.all():  # as always without attackers' help; a GPU would have to wait for the answer
+        return weights @ W
     w = weights @ xp.where(finite, W, 0)  # Eq. (3)
     spoilt = weights @ (~finite).astype(W.dtype)
     return xp.where(spoilt > 0, xp.nan, w)

@@ -36,7 +36,10 @@ def a_little_is_enough(honest: Array, z: float) -> Array:
 
     The standard deviation divides by h (ddof 0).
     """
-    return honest.mean(axis=0) - z * honest.std(axis=0)
+    mean = honest.mean(axis=0)
+    deviation = honest - mean
+    deviation *= deviation
+    return mean - z * deviation.mean(axis=0) ** 0.5
 
 
 def alie_z(n: int, f: int) -> float:
@@ -53,11 +56,17 @@ def alie_z(n: int, f: int) -> float:
     return float(ndtri((h - s) / h)) if h > s else 0.0
 
 
-# By name: (attackers' models, honest models, signals) -> (f, d), or (d,) if all attackers send the same.
+# By name, attacks in which all attackers send the same: (honest models, number of attackers) -> (d,).
+COLLUDING: dict[str, Callable[[Array, int], Array]] = {
+    "foe": lambda honest, f: fall_of_empires(honest),
+    "alie": lambda honest, f: a_little_is_enough(honest, alie_z(len(honest) + f, f)),
+}
+
+# All by name: (attackers' models, honest models, signals) -> (f, d), or (d,) if all attackers send the same.
 ATTACKS: dict[str, Callable[[Array, Array, Array], Array]] = {
     "none": lambda own, honest, signals: own,
     "sign-flip": lambda own, honest, signals: sign_flip(own),
     "arbitrary": lambda own, honest, signals: arbitrary(own, signals),
-    "foe": lambda own, honest, signals: fall_of_empires(honest),
-    "alie": lambda own, honest, signals: a_little_is_enough(honest, alie_z(len(own) + len(honest), len(own))),
+    "foe": lambda own, honest, signals: COLLUDING["foe"](honest, len(own)),
+    "alie": lambda own, honest, signals: COLLUDING["alie"](honest, len(own)),
 }

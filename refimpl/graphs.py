@@ -120,3 +120,14 @@ def blocks(A: np.ndarray, receivers: np.ndarray) -> list[Block]:
         own = (members[:, None, :] == k[:, :, None]).argmax(axis=-1)
         result.append(Block(k, members, own))
     return result
+
+
+def distinct(numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Row by row the different numbers, ascending, and each number's place among them: (u, n) -> (u, s), (u, n).
+
+    Rows with fewer different ones than others repeat their last.
+    """
+    different = [np.unique(row) for row in numbers]
+    s = max(map(len, different))
+    places = [np.searchsorted(kept, row) for kept, row in zip(different, numbers, strict=True)]
+    return np.stack([np.pad(kept, (0, s - len(kept)), mode="edge") for kept in different]), np.stack(places)

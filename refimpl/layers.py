@@ -112,10 +112,10 @@ def softmax_cross_entropy(z: Array, y: Array) -> Array:
     A row with label -1 is padding and has loss 0.
     """
     xp = module_of(z)
-    y = xp.broadcast_to(y, z.shape[:-1])
     z = z.swapaxes(-1, -2).copy()  # (..., c, n): three times as fast as reducing over a short last axis
     z -= z.max(axis=-2, keepdims=True)
-    z_y = xp.take_along_axis(z, y[..., None, :], axis=-2)[..., 0, :]
+    is_label = y[..., None, :] == xp.arange(z.shape[-2])[:, None]
+    z_y = xp.where(is_label, z, 0).sum(axis=-2)
     return xp.where(y >= 0, xp.log(xp.exp(z).sum(axis=-2)) - z_y, 0)
 
 

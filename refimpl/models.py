@@ -12,6 +12,7 @@ import numpy as np
 
 from refimpl import layers
 from refimpl.arrays import FLOATS, Array, boxes, grain, module_of
+from refimpl.conv_pool import conv_pool, conv_pool_backward
 from refimpl.layout import Layout, layout
 
 Tensors = dict[str, Array]
@@ -58,8 +59,9 @@ class Model(NamedTuple):
     def gradient(self, w: Array, X: Array, y: Array) -> Array:
         """The gradient of the risk by w, likewise, a sum over parts of the rows: -> (..., d)."""
         xp = module_of(w)
-        y = xp.broadcast_to(y, (*w.shape[:-1], y.shape[-1]))
-        X = xp.broadcast_to(X, (*y.shape, *self.sample))
+        shape = (*w.shape[:-1], y.shape[-1])
+        if X.shape != (*shape, *self.sample) or y.shape != shape:
+            X, y = xp.broadcast_to(X, (*shape, *self.sample)), xp.broadcast_to(y, shape)
         n = rows(y, w.dtype)[..., None, None]
         dw = xp.empty(w.shape, w.dtype)
         for part in boxes(y.shape, FLOATS * grain(xp) // self.floats):
@@ -121,16 +123,21 @@ def cnn(side: int = 28, channels: Sequence[int] = (32, 64, 64), hidden: int = 12
         *convolution_tensors(convolutions, (1, *channels)),
         *dense_tensors(affine, (math.prod(pooled), hidden, classes)),
     ]
-    inputs = (1, *channels[:-1])
-    widest = max((side >> i) ** 2 * (9 * C + O) for i, (C, O) in enumerate(zip(inputs, channels, strict=True)))
+    # The first convolution is the largest: the 9 pixels that each pixel sees, its outputs, and as much for the rest.
+    widest = 2 * side**2 * (9 + channels[0])
 
     def forward(t: Tensors, X: Array, saved: list | None) -> Array:
-        x = convolve(t, convolutions, X[..., None], saved)
-        return dense(t, affine, x.reshape(*x.shape[:-3], math.prod(pooled)), saved)
+        x = convolve(t, convolutions, X.swapaxes(-3, -2).swapaxes(-2, -1)[..., None], saved)  # samples inside
+        *lead, side, _, n, C = x.shape
+        x = x.reshape(*lead, side**2, n, C).swapaxes(-3, -2)
+        return dense(t, affine, x.reshape(*lead, n, side**2 * C), saved)
 
     def backward(t: Tensors, saved: list, dz: Array, dt: Tensors) -> None:
         dx = dense_backward(t, affine, saved, dz, dt)
-        convolve_backward(t, convolutions, saved, dx.reshape(*dx.shape[:-1], *pooled), dt)
+        *lead, n, _ = dx.shape
+        side, _, C = pooled
+        dx = dx.reshape(*lead, n, side**2, C).swapaxes(-3, -2)
+        convolve_backward(convolutions, saved, dx.reshape(*lead, side, side, n, C), dt)
 
     return Model(layout(tensors), (side, side), widest, forward, backward)
 
@@ -173,27 +180,22 @@ def convolution_tensors(numbers: range, channels: Sequence[int]) -> list[tuple[s
 
 
 def convolve(t: Tensors, numbers: range, x: Array, saved: list | None) -> Array:
-    """Convolution, bias, ReLU, max-pooling, for each number; saves the input and both sides of the pooling.
+    """Convolution, max-pooling, bias, ReLU, for each number: (..., H, W, n, C) -> (..., T, U, n, O).
 
     Bias and ReLU are increasing, so they may as well follow the pooling, on a quarter of the numbers.
     """
     for i in numbers:
-        H, W = x.shape[-3:-1]
-        z = layers.conv2d(x, t[f"K{i}"], (H // 2 * 2, W // 2 * 2))  # pooling drops an odd row
-        y = layers.maxpool2d(z)
-        if saved is not None:
-            saved.append((x, z, y))
-        x = y + t[f"b{i}"][..., None, None, None, :]
+        x = conv_pool(x, t[f"K{i}"], saved, image=i == numbers[0])
+        x += t[f"b{i}"][..., None, None, None, :]
         layers.relu(x, out=x)
+        if saved is not None:
+            saved.append(x)
     return x
 
 
-def convolve_backward(t: Tensors, numbers: range, saved: list, dy: Array, dt: Tensors) -> None:
-    """Fills dt; dy is the derivative before the last ReLU."""
+def convolve_backward(numbers: range, saved: list, dy: Array, dt: Tensors) -> None:
+    """Fills dt; dy is the derivative by the output."""
     for i in reversed(numbers):
-        x, z, y = saved.pop()
+        dy = layers.relu_backward(dy, saved.pop())
         dt[f"b{i}"][...] = dy.sum(axis=(-4, -3)).sum(axis=-2)
-        dz = layers.maxpool2d_backward(dy, z, y)
-        dt[f"K{i}"][...] = layers.conv2d_backward_kernel(dz, x)
-        if i > 1:
-            dy = layers.relu_backward(layers.conv2d_backward_input(dz, t[f"K{i}"], x.shape[-3:-1]), x)
+        dt[f"K{i}"][...], dy = conv_pool_backward(dy, saved.pop())

@@ -11,7 +11,8 @@ from refimpl.arrays import Array, module_of
 
 def sgd(W: Array, G: Array, state: None, lr: float) -> tuple[Array, None]:
     """w - mu g: Eq. (2)."""
-    return W - lr * G, state
+    step = lr * G
+    return module_of(W).subtract(W, step, out=step), state
 
 
 def adam(

@@ -5,6 +5,7 @@ read, on average, their local data once. All workers' parameters are the rows of
 algorithm's "for all agents" are batched array expressions.
 """
 
+import functools
 from collections.abc import Callable, Iterator
 from types import ModuleType
 from typing import Any, NamedTuple
@@ -12,8 +13,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from refimpl import aggregate, draws, graphs
-from refimpl.arrays import Array, beside, grain, module_of, quiet, to_host
-from refimpl.attacks import ATTACKS
+from refimpl.arrays import FLOATS, Array, beside, grain, keep_memory, module_of, quiet, to_host
+from refimpl.attacks import ATTACKS, COLLUDING
 from refimpl.models import Model, rows
 from refimpl.optim import OPTIMIZERS
 
@@ -58,7 +59,27 @@ class Setting(NamedTuple):
     @property
     def honest(self) -> np.ndarray:
         """The normal workers' numbers, V_c."""
-        return np.setdiff1d(np.arange(len(self.graph)), self.attackers)
+        return _normal(len(self.graph), tuple(self.attackers.tolist()))
+
+    @property
+    def message(self) -> np.ndarray:
+        """(N,) which message each worker sends: its own, k, or one that all attackers send, numbered last."""
+        return _numbered(len(self.graph), tuple(self.attackers.tolist()), self.attack in COLLUDING)
+
+
+@functools.lru_cache(maxsize=8)
+def _normal(N: int, attackers: tuple[int, ...]) -> np.ndarray:
+    return np.setdiff1d(np.arange(N), attackers)
+
+
+@functools.lru_cache(maxsize=8)
+def _numbered(N: int, attackers: tuple[int, ...], colluding: bool) -> np.ndarray:
+    if not colluding:
+        return np.arange(N)
+    honest = _normal(N, attackers)
+    number = np.full(N, len(honest))
+    number[honest] = np.arange(len(honest))
+    return number
 
 
 class State(NamedTuple):
@@ -74,10 +95,16 @@ class Round(NamedTuple):
 
     gradient: Array  # (N, d)
     local: Array  # (N, d): w_hat, Eq. (2)
-    sent: Array  # (N, d): the honest send w_hat, attackers what they like
+    messages: Array  # (M, d): the honest send w_hat, attackers what they like, a message of several only once
+    message: Array  # (N,) which of these each worker sends
     risks: list[Array]  # r_k(w_hat_l), one (u, m, n) per group; empty for rules that do not look at risks
     weights: list[Array]  # c(l, k), likewise
     state: State
+
+    @property
+    def sent(self) -> Array:
+        """What each worker sends, (N, d)."""
+        return self.messages[self.message]
 
 
 def check(setting: Setting) -> None:
@@ -114,6 +141,9 @@ class Group(NamedTuple):
     receivers: Array  # (u, m) worker numbers
     members: Array  # (u, n) their neighbourhoods
     own: Array  # (u, m) the receivers' positions in these
+    messages: Array  # (u, n) the members' messages
+    heard: Array  # (u, s) these, each once
+    place: Array | None  # (u, n) where among the heard ones each member's is; None if it is its own
     X: Array  # (u, m, rows, ...) local data; None if the round's batch is used
     y: Array  # (u, m, rows)
     active: list[tuple[int, int]]  # see `neighbour_risks`
@@ -121,21 +151,36 @@ class Group(NamedTuple):
 
 def groups(setting: Setting) -> list[Group]:
     """The normal workers, sorted into groups that can be aggregated in one batched call each."""
-    data, xp = setting.data, module_of(setting.data.y)
-    sizes = np.array(data.sizes())
+    xp = module_of(setting.data.y)
+    sizes = np.array(setting.data.sizes())
     if setting.risk == "batch":
         sizes[:] = setting.batch_size
     longest_first = setting.honest[np.argsort(-sizes[setting.honest], kind="stable")]
     result = []
     for block in graphs.blocks(setting.graph, longest_first):
-        rows = sizes[block.receivers]  # (u, m), descending along both axes
-        starts = range(0, rows.max(), SLICE * grain(xp))
-        active = [(int((rows[:, 0] > start).sum()), int((rows[0] > start).sum())) for start in starts]
-        receivers, members, own = map(xp.asarray, block)
-        local = setting.risk == "local" and setting.rule in aggregate.WEIGHTS
-        X, y = (data.X[receivers], data.y[receivers]) if local else (None, None)
-        result.append(Group(receivers, members, own, X, y, active))
+        n = block.members.shape[1]
+        most = max(1, FLOATS * grain(xp) // (n * setting.model.layout.size))  # neighbourhoods in memory at a time
+        for start in range(0, len(block.members), most):
+            part = graphs.Block(*(of_block[start : start + most] for of_block in block))
+            result.append(group(setting, part, sizes))
     return result
+
+
+def group(setting: Setting, block: graphs.Block, sizes: np.ndarray) -> Group:
+    """The receivers of a block, which score models on the first `sizes` (N,) rows of their data."""
+    data, xp = setting.data, module_of(setting.data.y)
+    rows = sizes[block.receivers]  # (u, m), descending along both axes
+    starts = range(0, rows.max(), SLICE * grain(xp))
+    active = [(int((rows[:, 0] > start).sum()), int((rows[0] > start).sum())) for start in starts]
+    receivers, members, own = map(xp.asarray, block)
+    messages = setting.message[block.members]
+    heard, place = graphs.distinct(messages)
+    local = setting.risk == "local" and setting.rule in aggregate.WEIGHTS
+    X, y = (data.X[receivers], data.y[receivers]) if local else (None, None)
+    return Group(
+        receivers, members, own, xp.asarray(messages), xp.asarray(heard),
+        None if np.array_equal(heard, messages) else xp.asarray(place), X, y, active,
+    )  # fmt: skip
 
 
 @quiet
@@ -163,29 +208,60 @@ def round_(
     for i, group in enumerate(groups):
         if s.rule == "local":
             continue
-        M = sent[group.members]  # (u, n, d)
         if s.rule in aggregate.RULES:
+            M = models_of(sent, group.messages)  # (u, n, d)
             W[group.receivers] = aggregate.RULES[s.rule](M, len(s.attackers))[:, None]
             continue
+        M = models_of(sent, group.heard)  # (u, s, d)
         data = (group.X, group.y) if s.risk == "local" else (X[group.receivers], y[group.receivers])
-        r = neighbour_risks(s.model, M, *data, group.active)
-        L = r if state.smoothed is None else smooth(state.smoothed[i], r, s.smoothing)
+        r = of_members(neighbour_risks(s.model, M, *data, group.active), group.place)
+        L = r if state.smoothed is None or s.smoothing == 1 else smooth(state.smoothed[i], r, s.smoothing)
         c = aggregate.WEIGHTS[s.rule](L, group.own)  # Eq. (6), or (5)
-        W[group.receivers] = aggregate.combine(c, M)  # Eq. (3)
+        W[group.receivers] = aggregate.combine(of_heard(c, group.place, M.shape[1]), M)  # Eq. (3)
         risks.append(r)
         smoothed.append(L)
         weights.append(c)
-    return Round(G, W_hat, sent, risks, weights, State(W, optimizer, smoothed or None))
+    return Round(G, W_hat, sent, beside(W, s.message), risks, weights, State(W, optimizer, smoothed or None))
 
 
 def messages(setting: Setting, W_hat: Array, signals: Array | None) -> Array:
-    """What every worker sends to all its neighbours, (N, d)."""
+    """What the workers send to all their neighbours, (M, d), numbered as in `Setting.message`."""
+    attackers, honest = setting.attackers, setting.honest
+    if not len(attackers):
+        return W_hat
+    if isinstance(setting.attack, str) and setting.attack in COLLUDING:
+        sent = W_hat[beside(W_hat, np.append(honest, attackers[0]))]
+        sent[-1] = COLLUDING[setting.attack](sent[:-1], len(attackers))
+        return sent
     attack = ATTACKS[setting.attack] if isinstance(setting.attack, str) else setting.attack
-    sent = W_hat.copy()
-    if len(setting.attackers):
-        attackers, honest = beside(W_hat, setting.attackers), beside(W_hat, setting.honest)
-        sent[attackers] = attack(W_hat[attackers], W_hat[honest], signals)
+    sent, attackers = W_hat.copy(), beside(W_hat, attackers)
+    sent[attackers] = attack(W_hat[attackers], W_hat[beside(W_hat, honest)], signals)
     return sent
+
+
+def models_of(sent: Array, messages: Array) -> Array:
+    """(M, d), (u, n) message numbers -> (u, n, d), without a copy if these are all M in order."""
+    return sent[None] if messages.shape == (1, len(sent)) else sent[messages]
+
+
+# A message that several members send is scored once and combined once, with the sum of their weights.
+
+
+def of_members(r: Array, place: Array | None) -> Array:
+    """From the risks of what is heard those of the members: (u, m, s), (u, n) -> (u, m, n)."""
+    if place is None:
+        return r
+    xp = module_of(r)
+    u, m = r.shape[:2]
+    return r[xp.arange(u)[:, None, None], xp.arange(m)[:, None], place[:, None]]
+
+
+def of_heard(c: Array, place: Array | None, s: int) -> Array:
+    """From the members' weights those of what is heard: (u, m, n), (u, n) -> (u, m, s)."""
+    if place is None:
+        return c
+    sends = place[..., None] == module_of(c).arange(s)  # (u, n, s)
+    return c @ sends.astype(c.dtype)
 
 
 def neighbour_risks(model: Model, M: Array, X: Array, y: Array, active: list[tuple[int, int]]) -> Array:
@@ -218,6 +294,7 @@ def smooth(previous: Array, r: Array, share: float) -> Array:
 def rounds(setting: Setting, W: Array, seed: int) -> Iterator[Round]:
     """Endless rounds from the initial parameters W (N, d); every draw comes from the seed's streams."""
     xp = module_of(W)
+    keep_memory()
     sizes = setting.data.sizes()
     per_epoch = draws.rounds_per_epoch(sizes, setting.batch_size)
     receivers = groups(setting)
@@ -232,6 +309,7 @@ def rounds(setting: Setting, W: Array, seed: int) -> Iterator[Round]:
             result = round_(setting, receivers, state, batch, signals)
             state = result.state
             yield result
+            del result  # its memory serves the next round
 
 
 @quiet

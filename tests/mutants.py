@@ -7,7 +7,7 @@ are none, write one.
 
 import numpy as np
 
-from refimpl import aggregate, attacks, layers, models, optim, train
+from refimpl import aggregate, attacks, conv_pool, layers, models, optim, train
 from refimpl.arrays import quiet
 
 
@@ -16,8 +16,8 @@ def killer(module):
     return lambda test, /, **parameters: (f"test_{module}", f"test_{test}", parameters)
 
 
-weights, rules, attack, layer, model, step, algorithm, rounds = map(
-    killer, ("weights", "aggregate", "attacks", "layers", "models", "optim", "algorithm", "train")
+weights, rules, attack, layer, pooled, model, step, algorithm, rounds = map(
+    killer, ("weights", "aggregate", "attacks", "layers", "conv_pool", "models", "optim", "algorithm", "train")
 )
 
 
@@ -55,8 +55,8 @@ def negated_bias(backward):
 
 
 def negated_cnn_bias(backward):
-    def mutant(t, numbers, saved, dy, dt):
-        backward(t, numbers, saved, dy, dt)
+    def mutant(numbers, saved, dy, dt):
+        backward(numbers, saved, dy, dt)
         dt["b1"] *= -1
 
     return mutant
@@ -137,7 +137,7 @@ def attack_on_everyone(messages):
     return mutant
 
 
-A, K, L, T, M = aggregate, attacks, layers, train, models
+A, K, L, C, T, M = aggregate, attacks, layers, conv_pool, train, models
 MUTANTS = [
     # --- Eq. (5), (6), (3)
     ("weights proportional to the risk", A, "inverse_risk_weights",
@@ -275,6 +275,13 @@ MUTANTS = [
     ("max-pool ties to all", L, "maxpool2d_backward",
      lambda f: shared_maxima, layer("maxpool2d_ties_go_to_the_first"),
      layer("maxpool2d_is_its_definition")),
+    ("pooled ties to the last", C, "_first", lambda f: lambda Y, y: f(Y[..., ::-1, :, :, :], y)[..., ::-1, :, :, :],
+     pooled("ties_of_a_background_are_exact_and_go_to_the_first", image=False)),
+    ("pooled ties to all", C, "_first", lambda f: lambda Y, y: Y == y[..., None, :, :, :],
+     pooled("ties_of_a_background_are_exact_and_go_to_the_first", image=True)),
+    ("tiles that do not overlap", C, "_tiles",
+     lambda f: lambda padded: f(padded)[..., [0, 1, 1, 2], :, :, :, :],
+     pooled("float32_loses_no_more_than_the_plain_form_times_ten")),
     ("cross-entropy that overflows", L, "softmax_cross_entropy", lambda f: quiet(overflowing_cross_entropy),
      layer("softmax_cross_entropy_is_its_definition"), layer("softmax_cross_entropy_of_huge_logits")),
     ("padding counts as the last class", L, "softmax_cross_entropy",

@@ -15,6 +15,7 @@ from hypothesis.extra import numpy as hnp
 from numpy.testing import assert_allclose
 
 from refimpl import attacks, draws, graphs, train
+from refimpl.layout import layout
 
 # --- Supplement B.2: the toys -------------------------------------------------------------------------------
 
@@ -48,7 +49,9 @@ class Toy(NamedTuple):
     A: np.ndarray = np.array([[1.5, 0.5], [0.5, 1.5]])
     Z: np.ndarray = CORNERS
 
-    sample = (3,)  # what `train` asks of a model: this, the losses of single rows, and the gradient
+    # What `train` asks of a model: these two, the losses of single rows, and the gradient.
+    layout = layout([("w", (2,), 1)])
+    sample = (3,)
 
     def losses(self, w, X, y):
         return X[..., -1] * norm2(w[..., None, :] - X[..., :-1], self.A) / 2

@@ -1,0 +1,75 @@
+"""What the benchmarks share: timing that takes turns, threads, the optional peers, and a word on the machine."""
+
+import importlib
+import importlib.util
+import math
+import os
+import platform
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from importlib.metadata import version
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+from threadpoolctl import threadpool_info, threadpool_limits
+
+Quartiles = list[float]  # 25 %, 50 % and 75 % of the times, in milliseconds
+
+
+def take_turns(columns: dict[str, Callable[[], Any]], count: int, turn: float = 0.2) -> dict[str, Quartiles]:
+    """Times each function `count` times, one after the other in every turn, so that all meet the same noise.
+
+    What takes less than a turn's seconds is run several times in a row and divided, as a cold start is not what
+    a run of many rounds sees. Before that, every function runs for two turns that do not count.
+    """
+    times: dict[str, list[float]] = {name: [] for name in columns}
+    repeats = {name: math.ceil(turn / seconds(function, 2)) for name, function in columns.items()}
+    for _ in range(1 + count):
+        for name, function in columns.items():
+            times[name].append(1000 * seconds(function, repeats[name]))
+    return {name: np.percentile(t[1:], [25, 50, 75]).tolist() for name, t in times.items()}
+
+
+def seconds(function: Callable[[], Any], repeats: int) -> float:
+    """Of one call, in the mean of so many."""
+    start = time.perf_counter()
+    for _ in range(repeats):
+        function()
+    return (time.perf_counter() - start) / repeats
+
+
+@contextmanager
+def threads(count: int) -> Iterator[None]:
+    """Holds every BLAS that is loaded, and torch, to this many threads."""
+    with threadpool_limits(count):
+        if "torch" in sys.modules:
+            sys.modules["torch"].set_num_threads(count)
+        yield
+
+
+def missing(*packages: str) -> list[str]:
+    """Which of these are not installed."""
+    return [name for name in packages if importlib.util.find_spec(name) is None]
+
+
+def byzfl() -> ModuleType:
+    """byzfl's aggregators and attacks, without its package's __init__, which imports torchvision and seaborn."""
+    spec = importlib.util.find_spec("byzfl")
+    assert spec is not None and spec.origin is not None
+    package: Any = ModuleType("byzfl")
+    package.__path__ = [str(Path(spec.origin).parent)]
+    sys.modules["byzfl"] = package
+    package.aggregators = importlib.import_module("byzfl.aggregators")
+    package.attacks = importlib.import_module("byzfl.attacks")
+    return package
+
+
+def machine() -> dict[str, Any]:
+    """What a reader needs to judge the numbers by."""
+    blas = sorted({f"{pool['internal_api']} {pool['version']}" for pool in threadpool_info() if pool["version"]})
+    packages = {name: version(name) for name in ("numpy", "torch", "byzfl") if not missing(name)}
+    return {"cores": os.cpu_count(), "processor": platform.machine(), "blas": blas, **packages}

@@ -1,0 +1,161 @@
+"""Convolution and 2x2 max-pooling in one step, as the CNN computes them: `layers` has the plain form of each.
+
+A pooling window is 2x2 pixels of the convolution, which see 4x4 pixels of its input, a tile. For a tile
+Winograd's F(2x2, 3x3) (Lavin and Gray 2016, Sec. 4.1) needs 16 products per input and output channel instead of
+36. With d the 4x4 input pixels and g the 3x3 kernel, the 2x2 outputs are
+
+    A^T [(G g G^T) * (B^T d B)] A,
+
+the product in brackets entry by entry; summed over input channels it is 16 matrix products. Pooling is the
+maximum over the outputs.
+
+Images are (..., H, W, n, C) here, samples inside, so that whatever is computed for a pixel runs over n C numbers
+that lie side by side. T x U are the windows; an odd last row or column of pixels has none. A few rows of windows
+are taken at a time, so that what a tile needs on the way stays in the cache.
+"""
+
+import functools
+from types import ModuleType
+from typing import NamedTuple
+
+import numpy as np
+
+from refimpl.arrays import Array, grain, module_of
+
+
+def _both_axes(transform: list[list[float]]) -> np.ndarray:
+    """The matrix that transforms both axes of a tile, the tile flattened in C order."""
+    return np.kron(transform, transform)
+
+
+TRANSFORMS = (
+    _both_axes([[1, 0], [1, 1], [1, -1], [0, -1]]),  # A (16, 4)
+    _both_axes([[1, 0, 0, 0], [0, 1, -1, 1], [-1, 1, 1, 0], [0, 0, 0, -1]]),  # B (16, 16)
+    _both_axes([[1, 0, 0], [0.5, 0.5, 0.5], [0.5, -0.5, 0.5], [0, 0, 1]]),  # G (16, 9)
+)
+STEP = 2**17  # numbers that a step should hold at a time on a CPU
+
+
+class Saved(NamedTuple):
+    """What `conv_pool_backward` needs of the forward pass."""
+
+    shape: tuple[int, ...]  # of the input
+    image: bool
+    kernel: Array  # (..., 1, 16, C, O) G g G^T; of an image (..., 1, 9, O), g itself
+    steps: list[tuple[slice, Array, Array]]  # t rows of windows at a time: V, as in `_outputs`, and `_first`
+
+
+def conv_pool(x: Array, K: Array, saved: list | None = None, image: bool = False) -> Array:
+    """maxpool2d(conv2d(x, K)): (..., H, W, n, C), (..., 3, 3, C, O) -> (..., T, U, n, O).
+
+    To rounding, but exactly equal pixels of a background stay equal, so that the same one of them learns; where a
+    sum overflows it is NaN, not infinite. `image` says that x has one channel and that nobody
+    will ask for its derivative: with no channels to sum over, the transform would save nothing, and is left out.
+    """
+    xp = module_of(x)
+    *outer, H, W, n, C = x.shape
+    *lead, _, _, _, O = K.shape
+    T, U = H // 2, W // 2
+    y = xp.empty((*(lead if lead == outer else np.broadcast_shapes(outer, lead)), T, U, n, O), x.dtype)
+    A, B, G = _transforms(x)
+    kernel = K.reshape(*lead, 1, 9, C * O)
+    if not image:
+        kernel = (G @ kernel).reshape(*lead, 1, 16, C, O)
+    tiles = _tiles(_padded(x))
+    numbers = 36 + 4 * O if image else 32 * C + 20 * O  # in memory for a window
+    step = max(1, STEP * grain(xp) * T * O // max(1, y.size * numbers))
+    steps = []
+    for start in range(0, T, step):
+        rows = slice(start, min(start + step, T))
+        d = tiles[..., rows, :, :, :, :, :]  # (..., t, 4, 4, U, n, C)
+        if image:
+            V = _around(d)  # (..., t, 9, 4 U n)
+            Y = V.swapaxes(-1, -2) @ kernel
+        else:
+            V = B.T @ d.reshape(*outer, rows.stop - start, 16, U * n * C)
+            V = V.reshape(*V.shape[:-1], U * n, C)  # (..., t, 16, U n, C)
+            M = V @ kernel  # (..., t, 16, U n, O)
+            Y = A.T @ M.reshape(*M.shape[:-2], U * n * O)
+        Y = Y.reshape(*y.shape[:-4], rows.stop - start, 4, U, n, O)
+        largest = Y.max(axis=-4, out=y[..., rows, :, :, :])
+        if saved is not None:
+            steps.append((rows, V, _first(Y, largest)))
+    if saved is not None:
+        saved.append(Saved(x.shape, image, kernel, steps))
+    return y
+
+
+def conv_pool_backward(dy: Array, saved: Saved) -> tuple[Array, Array]:
+    """dK (..., 3, 3, C, O), and dx, None for an image. Every line is the transpose of one of `conv_pool`."""
+    (*_, H, W, _, C), image, kernel, steps = saved
+    xp = module_of(dy)
+    *lead, T, U, n, O = dy.shape
+    A, B, G = _transforms(dy)
+    dkernel = xp.zeros_like(kernel)
+    kernel_T = xp.ascontiguousarray(kernel.swapaxes(-1, -2))  # products with it are twice as fast
+    dpadded = xp.zeros((*lead, T + 1, 2, 2, U + 1, n, C), dy.dtype)  # pixel (2 t + i, 2 u + j) at [t, i, j, u]
+    for rows, V, first in steps:
+        t = rows.stop - rows.start
+        dY = dy[..., rows, None, :, :, :] * first
+        if image:
+            dkernel += (V @ dY.reshape(*lead, t, 4 * U * n, O)).sum(axis=-3, keepdims=True)
+            continue
+        dM = (A @ dY.reshape(*lead, t, 4, U * n * O)).reshape(*lead, t, 16, U * n, O)
+        dkernel += (V.swapaxes(-1, -2) @ dM).sum(axis=-4, keepdims=True)
+        dV = dM @ kernel_T
+        dd = (B @ dV.reshape(*lead, t, 16, U * n * C)).reshape(*lead, t, 4, 4, U, n, C)
+        for i, j in (0, 0), (0, 1), (1, 0), (1, 1):  # the pixels that a tile shares with the next ones
+            here = dpadded[..., rows.start + i : rows.stop + i, :, :, j : j + U, :, :]
+            xp.add(here, dd[..., 2 * i : 2 * i + 2, 2 * j : 2 * j + 2, :, :, :], out=here)
+    if image:
+        return dkernel.reshape(*lead, 3, 3, C, O), None
+    dK = G.T @ dkernel.reshape(*lead, 16, C * O)
+    dx = dpadded.swapaxes(-4, -3).reshape(*lead, 2 * T + 2, 2 * U + 2, n, C)
+    return dK.reshape(*lead, 3, 3, C, O), dx[..., 1 : H + 1, 1 : W + 1, :, :]
+
+
+def _around(d: Array) -> Array:
+    """From tiles (..., t, 4, 4, U, n, 1) the 3x3 pixels around each of a window's four: -> (..., t, 9, 4 U n)."""
+    *lead, _, _, U, n, _ = d.shape
+    *outer, down, right, window, sample, _ = d.strides
+    shape, strides = (*lead, 3, 3, 2, 2, U, n), (*outer, down, right, down, right, window, sample)
+    return module_of(d).lib.stride_tricks.as_strided(d, shape, strides).reshape(*lead, 9, 4 * U * n)
+
+
+def _first(Y: Array, y: Array) -> Array:
+    """Where Y first is its maximum y: (..., t, 4, U, n, O), (..., t, U, n, O) -> bool, the shape of Y."""
+    first = Y == y[..., None, :, :, :]
+    taken = first[..., 0, :, :, :].copy()
+    for place in 1, 2, 3:
+        here = first[..., place, :, :, :]
+        here &= ~taken
+        taken |= here
+    return first
+
+
+def _transforms(x: Array) -> tuple[Array, Array, Array]:
+    """A, B and G where x is, and of its dtype."""
+    return _moved(module_of(x), str(x.device), x.dtype.str)
+
+
+@functools.cache
+def _moved(xp: ModuleType, device: str, dtype: str) -> tuple[Array, Array, Array]:
+    A, B, G = (xp.asarray(transform.astype(dtype)) for transform in TRANSFORMS)
+    return A, B, G
+
+
+def _padded(x: Array) -> Array:
+    """The pixels that the tiles see, 0 outside the image: -> (..., 2 T + 2, 2 U + 2, n, C)."""
+    *lead, H, W, n, C = x.shape
+    padded = module_of(x).zeros((*lead, H // 2 * 2 + 2, W // 2 * 2 + 2, n, C), x.dtype)
+    padded[..., 1 : H + 1, 1 : W + 1, :, :] = x
+    return padded
+
+
+def _tiles(padded: Array) -> Array:
+    """The 4x4 pixels that each window sees, as a view: -> (..., T, 4, 4, U, n, C)."""
+    *lead, H, W, n, C = padded.shape
+    *outer, down, right, sample, channel = padded.strides
+    shape = (*lead, H // 2 - 1, 4, 4, W // 2 - 1, n, C)
+    strides = (*outer, 2 * down, down, right, 2 * right, sample, channel)
+    return module_of(padded).lib.stride_tricks.as_strided(padded, shape, strides)
