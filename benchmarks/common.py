@@ -1,4 +1,4 @@
-"""What the benchmarks share: timing that takes turns, threads, the optional peers, and a word on the machine."""
+"""What the benchmarks share: timing that takes turns, threads, optional peers, and a word on the machine."""
 
 import importlib
 import importlib.util
@@ -57,11 +57,10 @@ def missing(*packages: str) -> list[str]:
 
 
 def byzfl() -> ModuleType:
-    """byzfl's aggregators and attacks, without its package's __init__, which imports torchvision and seaborn."""
+    """byzfl's aggregators and attacks, without its package's __init__, which imports torchvision."""
     spec = importlib.util.find_spec("byzfl")
-    assert spec is not None and spec.origin is not None
     package: Any = ModuleType("byzfl")
-    package.__path__ = [str(Path(spec.origin).parent)]
+    package.__path__ = [str(Path(str(spec and spec.origin)).parent)]
     sys.modules["byzfl"] = package
     package.aggregators = importlib.import_module("byzfl.aggregators")
     package.attacks = importlib.import_module("byzfl.attacks")
@@ -70,6 +69,8 @@ def byzfl() -> ModuleType:
 
 def machine() -> dict[str, Any]:
     """What a reader needs to judge the numbers by."""
-    blas = sorted({f"{pool['internal_api']} {pool['version']}" for pool in threadpool_info() if pool["version"]})
+    blas = sorted(
+        {f"{pool['internal_api']} {pool['version']}" for pool in threadpool_info() if pool["version"]}
+    )
     packages = {name: version(name) for name in ("numpy", "torch", "byzfl") if not missing(name)}
     return {"cores": os.cpu_count(), "processor": platform.machine(), "blas": blas, **packages}

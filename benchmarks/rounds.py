@@ -49,7 +49,9 @@ class Case(NamedTuple):
         """Endless (N, B) row numbers: those of `train.rounds` with seed 0."""
         sizes, rng = [self.X.shape[1]] * self.N, draws.stream(0, "batches")
         while True:
-            yield from draws.batches(sizes, self.batch_size, draws.rounds_per_epoch(sizes, self.batch_size), rng)
+            yield from draws.batches(
+                sizes, self.batch_size, draws.rounds_per_epoch(sizes, self.batch_size), rng
+            )
 
 
 def case(task: str, dtype: str) -> Case:
@@ -80,7 +82,7 @@ def refimpl_rounds(c: Case, xp: ModuleType) -> Iterator[np.ndarray]:
 def flops(c: Case) -> float:
     """Multiplications and additions in a round's matrix products, convolutions counted as in their definition.
 
-    Two products flow back through a layer for one forwards, but for the first layer, whose input learns nothing.
+    Two products flow back through a layer for one forwards; in the first layer one, as data learn nothing.
     """
     forward, side = [], c.model.sample[0]  # per row, by layer
     for field in c.model.layout.fields:
@@ -97,22 +99,21 @@ def flops(c: Case) -> float:
 
 
 def columns(c: Case, gpu: ModuleType | None) -> dict[str, Iterator[Any]]:
-    """By name, endless rounds whose items np.asarray or `to_host` turns into W."""
-    found = {"refimpl": refimpl_rounds(c, np)}
+    """By name, endless rounds that yield W, or in torch a function that gives it."""
+    found: dict[str, Iterator[Any]] = {"refimpl": refimpl_rounds(c, np)}
     if gpu:
         found["gpu"] = refimpl_rounds(c, gpu)
     if not common.missing("torch"):
         import torch_rounds
 
-        found["plain"] = torch_rounds.plain(c)
-        found["fast"] = torch_rounds.fast(c)
+        found |= {"plain": torch_rounds.plain(c), "fast": torch_rounds.fast(c)}
     return found
 
 
 def check(task: str, gpu: ModuleType | None) -> None:
     """Raises AssertionError unless all columns arrive at the same parameters after two rounds, in float64."""
-    c, expected = case(task, "float64"), None
-    for name, running in columns(c, gpu).items():
+    expected = None
+    for name, running in columns(case(task, "float64"), gpu).items():
         next(running)
         W = next(running)
         W = arrays.to_host(W() if callable(W) else W)
@@ -127,9 +128,9 @@ def measure(task: str, dtype: str, gpu: ModuleType | None, count: int) -> dict[s
     turns: dict[str, Callable[[], Any]] = {name: _next(running) for name, running in columns(c, gpu).items()}
     turns["floor"] = lambda: square @ square
     ms = common.take_turns(turns, count)
-    gflops = 2 * SIDE**3 / ms["floor"][1] / 1e6
+    rate = 2 * SIDE**3 / ms["floor"][1] / 1e6
     ms["floor"] = [t * flops(c) / (2 * SIDE**3) for t in ms["floor"]]
-    return {"ms": ms, "gflop": flops(c) / 1e9, "gflop_per_s": gflops}
+    return {"ms": ms, "gflop": flops(c) / 1e9, "gflop_per_s": rate}
 
 
 def _next(running: Iterator[Any]) -> Callable[[], Any]:
@@ -141,15 +142,30 @@ def _next(running: Iterator[Any]) -> Callable[[], Any]:
     return once
 
 
+def number(x: float) -> str:
+    """Three digits: 0.0577, 5.54, 61.2, 1736."""
+    return f"{x:.0f}" if x >= 100 else f"{x:.3g}"
+
+
+def line(first: str, ms: dict[str, common.Quartiles]) -> str:
+    """Median, half the distance of the quartiles, and how many times refimpl's time that is."""
+    cells = []
+    for name, (low, median, high) in ms.items():
+        cell = f"{number(median)} ±{50 * (high - low) / median:.0f}%"
+        times = "" if name == "refimpl" else f" {number(median / ms['refimpl'][1])}x"
+        cells.append((cell + times).rjust(12 if name == "refimpl" else 16))
+    return first + "".join(cells)
+
+
 def main(argv: list[str] | None = None) -> int:
     p = Parser(description="Milliseconds per round of the three tasks.", formatter_class=HelpFormatter)
-    everything = sorted({1, os.cpu_count() or 1})
-    p.add_argument("--tasks", nargs="+", choices=list(ROWS), default=list(ROWS), help="which tasks")
-    p.add_argument("--dtypes", nargs="+", choices=experiment.DTYPES, default=["float32", "float64"], help="of W")
-    p.add_argument("--threads", nargs="+", type=whole_number(1), default=everything, help="of BLAS and torch")
-    p.add_argument("--rounds", type=whole_number(1), default=21, help="timed rounds")
-    p.add_argument("--gpu", action="store_true", help="add a column for an NVIDIA GPU with CuPy")
-    p.add_argument("--out", type=Path, default=Path("results/benchmarks"), help="folder for rounds.json")
+    add, cores = p.add_argument, sorted({1, os.cpu_count() or 1})
+    add("--tasks", nargs="+", choices=list(ROWS), default=list(ROWS), help="which tasks")
+    add("--dtypes", nargs="+", choices=experiment.DTYPES, default=["float32", "float64"], help="of W")
+    add("--threads", nargs="+", type=whole_number(1), default=cores, help="of BLAS and torch")
+    add("--rounds", type=whole_number(1), default=15, help="turns of each column, of 0.2 s or one round")
+    add("--gpu", action="store_true", help="add a column for an NVIDIA GPU with CuPy")
+    add("--out", type=Path, default=Path("results/benchmarks"), help="folder for rounds.json")
     args = p.parse_args(argv)
     try:
         gpu = arrays.gpu() if args.gpu else None
@@ -157,8 +173,8 @@ def main(argv: list[str] | None = None) -> int:
     except (arrays.DeviceError, OSError) as error:
         p.error(str(error))
     if common.missing("torch"):
-        print("without the columns plain and fast: torch is missing, pip install '.[bench]'", file=sys.stderr)
-    results = []
+        print("no columns plain and fast: torch is missing, pip install '.[bench]'", file=sys.stderr)
+    results: list[dict[str, Any]] = []
     for task in args.tasks:
         check(task, gpu)
         for dtype in args.dtypes:
@@ -166,11 +182,12 @@ def main(argv: list[str] | None = None) -> int:
                 with common.threads(threads):
                     row = measure(task, dtype, gpu, args.rounds)
                 if not results:
-                    print(f"{'ms per round: median (quartiles)':32}" + "".join(f"{k:>16}" for k in row["ms"]))
-                cells = [f"{q[1]:.4g} ({q[0]:.3g}-{q[2]:.3g})" for q in row["ms"].values()]
-                print(f"{task:9} {dtype} {threads} thr" + "".join(f"{cell:>20}" for cell in cells), flush=True)
+                    print("Milliseconds per round, and how many times refimpl's")
+                    names = "".join(f"{name:>16}" for name in row["ms"])
+                    print(f"{'task':9}{'dtype':8}thr{names[4:]}")
+                print(line(f"{task:9}{dtype:8}{threads:3}", row["ms"]), flush=True)
                 results.append({"task": task, "dtype": dtype, "threads": threads, **row})
-    report = {"machine": common.machine(), "rounds": args.rounds, "results": results}
+    report = {"machine": common.machine(), "results": results}
     experiment.write(args.out / "rounds.json", json.dumps(report, indent=1) + "\n")
     return 0
 

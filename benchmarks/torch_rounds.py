@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
+from torch.nn.functional import conv2d, cross_entropy, max_pool2d, relu_
 
 Parameters = Callable[[], np.ndarray]
 
@@ -24,7 +24,8 @@ def module(case: Any) -> nn.Sequential:
     layers: list[nn.Module] = []
     for field in case.model.layout.fields:
         if field.name[0] == "K":
-            layers += [nn.Conv2d(*field.shape[2:], 3, padding=1), nn.ReLU(), nn.MaxPool2d(2)]
+            C, O = field.shape[2:]
+            layers += [nn.Conv2d(C, O, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2)]
         if field.name[0] == "W":
             if layers and isinstance(layers[-1], nn.MaxPool2d):
                 layers.append(nn.Flatten())
@@ -46,7 +47,7 @@ def plain(case: Any) -> Iterator[Parameters]:
         batches = [(X[k, row], y[k, row]) for k, row in enumerate(torch.from_numpy(rows))]
         for model, optimizer, (X_k, y_k) in zip(models, optimizers, batches, strict=True):
             optimizer.zero_grad()
-            F.cross_entropy(model(X_k), y_k).backward()
+            cross_entropy(model(X_k), y_k).backward()
             optimizer.step()
         with torch.no_grad():
             sent = [nn.utils.parameters_to_vector(model.parameters()) for model in models]
@@ -56,17 +57,16 @@ def plain(case: Any) -> Iterator[Parameters]:
                 nn.utils.vector_to_parameters(w, model.parameters())
             for k in honest:
                 X_k, y_k = batches[k]
-                risks = torch.stack([F.cross_entropy(model(X_k), y_k) for model in received])
+                risks = torch.stack([cross_entropy(model(X_k), y_k) for model in received])
                 accepted = (risks <= risks[k]).nonzero().flatten().tolist()
                 c = 1 / risks[accepted]
                 c /= c.sum()
                 w = torch.stack([sent[l] for l in accepted]).T @ c
                 nn.utils.vector_to_parameters(w, models[k].parameters())
-        vectors = nn.utils.parameters_to_vector
 
         def parameters() -> np.ndarray:
             W = np.empty_like(case.W)
-            W[:, order] = [vectors(model.parameters()).detach().numpy() for model in models]
+            W[:, order] = [nn.utils.parameters_to_vector(m.parameters()).detach().numpy() for m in models]
             return W
 
         yield parameters
@@ -113,7 +113,7 @@ def fast(case: Any) -> Iterator[Parameters]:
         row = torch.from_numpy(rows)
         X_batch, y_batch = X[workers, row], y[workers, row]
         gradient(fields, W, X_batch, y_batch, G)
-        with torch.inference_mode(False), torch.no_grad():
+        with torch.no_grad():
             if optimizer:
                 W.grad = G
                 optimizer.step()
@@ -150,7 +150,7 @@ def dense_gradient(fields: Any, W: Tensor, X: Tensor, y: Tensor, G: Tensor) -> N
     z = X
     for A, b in zip(tensors[0::2], tensors[1::2], strict=True):
         z = torch.baddbmm(b[:, None], z if z is X else z.relu(), A)
-    loss = F.cross_entropy(z.flatten(0, 1), y.flatten(), reduction="sum") / y.shape[1]
+    loss = cross_entropy(z.flatten(0, 1), y.flatten(), reduction="sum") / y.shape[1]
     grads = torch.autograd.grad(loss, tensors)
     torch.cat([g.flatten(1) for g in grads], dim=1, out=G)
 
@@ -162,12 +162,12 @@ def dense_losses(fields: Any, sent: Tensor, X: Tensor, y: Tensor) -> Tensor:
     z = rows.expand(n, *rows.shape)
     for i, (A, b) in enumerate(zip(tensors[0::2], tensors[1::2], strict=True)):
         z = torch.baddbmm(b[:, None], z if i == 0 else z.relu_(), A)
-    losses = F.cross_entropy(z.flatten(0, 1), y.flatten().repeat(n), reduction="none")
+    losses = cross_entropy(z.flatten(0, 1), y.flatten().repeat(n), reduction="none")
     return losses.view(n, *y.shape).mean(2).T
 
 
 def channels_last_order(case: Any) -> np.ndarray:
-    """As `torch_order`, but kernels are (O, 3, 3, C), which conv2d reads without a copy; the rest as in refimpl."""
+    """As `torch_order`, but kernels are (O, 3, 3, C), as conv2d reads them fastest; the rest is refimpl's."""
     tensors = case.model.layout.views(np.arange(case.W.shape[1]))
     return np.concatenate([(T.transpose(3, 0, 1, 2) if T.ndim == 4 else T).ravel() for T in tensors.values()])
 
@@ -177,8 +177,8 @@ def network(tensors: list[Tensor], x: Tensor, pool: Callable[[Tensor], Tensor]) 
     kernels = [T for T in tensors if T.ndim == 4]
     for K, b in zip(kernels, tensors[1::2], strict=False):
         O, C = K.shape[-1], K.shape[-2]
-        x = F.conv2d(x, K.reshape(O, 3, 3, C).permute(0, 3, 1, 2), b, padding=1)
-        x = F.relu_(pool(x))
+        x = conv2d(x, K.reshape(O, 3, 3, C).permute(0, 3, 1, 2), b, padding=1)
+        x = relu_(pool(x))
     x = x.permute(0, 2, 3, 1).flatten(1)
     A, b, B, a = tensors[2 * len(kernels) :]
     return torch.addmm(a, torch.addmm(b, x, A).relu_(), B)
@@ -189,7 +189,7 @@ def conv_gradient(fields: Any, W: Tensor, X: Tensor, y: Tensor, G: Tensor) -> No
     for k in range(len(W)):
         tensors = [T.detach().requires_grad_() for T in views(fields, W[k])]
         x = X[k, :, None].contiguous(memory_format=torch.channels_last)
-        loss = F.cross_entropy(network(tensors, x, lambda x: F.max_pool2d(x, 2)), y[k])
+        loss = cross_entropy(network(tensors, x, lambda x: max_pool2d(x, 2)), y[k])
         torch.cat([g.flatten() for g in torch.autograd.grad(loss, tensors)], out=G[k])
 
 
@@ -200,7 +200,7 @@ def conv_losses(fields: Any, sent: Tensor, X: Tensor, y: Tensor) -> Tensor:
     for w in sent:
         tensors = views(fields, w)
         z = torch.cat([network(tensors, part, halve) for part in x.split(IMAGES)])
-        losses.append(F.cross_entropy(z, labels, reduction="none").view(y.shape).mean(1))
+        losses.append(cross_entropy(z, labels, reduction="none").view(y.shape).mean(1))
     return torch.stack(losses, dim=1)
 
 

@@ -10,6 +10,7 @@ A model with a NaN or infinite entry is "not finite"; attackers may send one.
 from collections.abc import Callable
 
 import numpy as np
+from scipy.sparse.csgraph import connected_components
 
 from refimpl.arrays import FLOATS, Array, boxes, grain, module_of, quiet
 
@@ -88,8 +89,9 @@ def coordinate_median(W: Array) -> Array:
     The mean of the two middle values when n is even. NaN counts as +infinity.
     """
     n = W.shape[-2]
-    s = _sorted(W)
-    return (s[..., (n - 1) // 2, :] + s[..., n // 2, :]) / 2
+    low, high = (n - 1) // 2, n // 2
+    s = _sorted(W, low, high + 1)
+    return (s[..., 0, :] + s[..., high - low, :]) / 2
 
 
 @quiet
@@ -101,7 +103,7 @@ def trimmed_mean(W: Array, f: int) -> Array:
     """
     n = W.shape[-2]
     require_trimmable(n, f)
-    return _sorted(W)[..., f : n - f, :].mean(axis=-2)
+    return _sorted(W, f, n - f).mean(axis=-2)
 
 
 @quiet
@@ -149,9 +151,18 @@ def require_krum(n: int, f: int) -> None:
 def squared_distances(W: Array) -> Array:
     """|w_i - w_j|^2 for all pairs, (..., n, d) -> (..., n, n).
 
-    By explicit differences: |x|^2 + |y|^2 - 2xy would lose all digits between models that nearly agree.
     Infinite for a model that is not finite, and where the square overflows.
     """
+    xp = module_of(W)
+    # Products pay for long models; a GPU would have to wait for the answer which pairs are close.
+    D = by_products(W) if xp is np and W.shape[-1] >= 512 else by_differences(W)
+    D = xp.where(xp.isfinite(D), D, xp.inf)
+    return xp.where(xp.eye(W.shape[-2], dtype=bool), 0, D)
+
+
+@quiet
+def by_differences(W: Array) -> Array:
+    """The plain form: the sum of the squared differences."""
     xp = module_of(W)
     *lead, n, d = W.shape
     D = xp.zeros((*lead, n, n), W.dtype)
@@ -161,14 +172,60 @@ def squared_distances(W: Array) -> Array:
         diff = V[..., :, None, :] - V[..., None, :, :]
         diff *= diff
         D[some] += diff.sum(axis=-1)
-    D = xp.where(xp.isfinite(D), D, xp.inf)
-    return xp.where(xp.eye(n, dtype=bool), 0, D)
+    return D
 
 
-def _sorted(W: Array) -> Array:
-    """Each coordinate's values in ascending order, NaN as +infinity."""
+@quiet
+def by_products(W: np.ndarray) -> np.ndarray:
+    """The same from |c_i|^2 + |c_j|^2 - 2 c_i c_j, c being the models about their mean: a tenth of the time.
+
+    The subtraction loses digits between models that are closer to each other than to the mean. It loses few
+    enough for 1e-10 as long as the result is not much smaller than |c_i|^2 + |c_j|^2; the other pairs are done
+    again, about a model among them, and by differences where that does not help. In float64 throughout.
+    """
+    *lead, n, _ = W.shape
+    finite = np.isfinite(W).all(axis=-1)
+    D = np.full((*lead, n, n), np.inf)
+    for i in np.ndindex(*lead):
+        if finite[i].all():
+            D[i] = _about_mean(W[i])
+        elif finite[i].any():
+            D[i][np.ix_(finite[i], finite[i])] = _about_mean(W[i][finite[i]])
+    return D.astype(W.dtype)
+
+
+def _about_mean(V: np.ndarray, first: bool = False) -> np.ndarray:
+    """The squared distances of finite models, from products about their mean or the first: (n, d) -> (n, n)."""
+    n, d = V.shape
+    G = np.zeros((n, n))
+    for (part,) in boxes((d,), FLOATS // (8 * n)):
+        C = V[:, part].astype(np.float64)
+        C -= C[0] if first else C.mean(axis=0)
+        G += C @ C.T
+    scale = G.diagonal()[:, None] + G.diagonal()
+    D = scale - 2 * G
+    lost = 16 * d**0.5 * np.finfo(float).eps  # of the scale, by rounding
+    enough = 1e10 * lost * scale
+    close = ~(enough <= D)  # also where the scale has overflowed
+    close[np.diag_indices(n)] = False
+    if not close.any():
+        return D
+    _, group = connected_components(close, directed=False)
+    for k in np.flatnonzero(np.bincount(group) > 1):
+        near = np.flatnonzero(group == k)
+        if len(near) < n:
+            D[np.ix_(near, near)] = _about_mean(V[near], first=True)
+        else:
+            for i, j in zip(*np.nonzero(close), strict=True):
+                D[i, j] = ((V[i].astype(np.float64) - V[j]) ** 2).sum()
+    return D
+
+
+def _sorted(W: Array, start: int, stop: int) -> Array:
+    """Each coordinate's values in ascending order, NaN as +infinity, from place `start` to before `stop`."""
     xp = module_of(W)
-    return xp.sort(xp.where(xp.isnan(W), xp.inf, W), axis=-2)
+    s = xp.sort(W, axis=-2)[..., start:stop, :]  # NaN comes last, behind +infinity
+    return xp.where(xp.isnan(s), xp.inf, s)
 
 
 def _closest(W: Array, D: Array) -> Array:

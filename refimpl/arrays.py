@@ -69,8 +69,8 @@ def boxes(shape: tuple[int, ...], most: int) -> Iterator[tuple[slice, ...]]:
 
     A box has at least one entry, unless the array has none.
     """
-    if not shape:
-        yield ()
+    if not shape or math.prod(shape) <= most:
+        yield tuple(slice(0, n) for n in shape)
         return
     step = most // max(1, math.prod(shape[1:]))
     for start in range(0, max(1, shape[0]), max(1, step)):

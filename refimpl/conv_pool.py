@@ -9,9 +9,9 @@ Winograd's F(2x2, 3x3) (Lavin and Gray 2016, Sec. 4.1) needs 16 products per inp
 the product in brackets entry by entry; summed over input channels it is 16 matrix products. Pooling is the
 maximum over the outputs.
 
-Images are (..., H, W, n, C) here, samples inside, so that whatever is computed for a pixel runs over n C numbers
-that lie side by side. T x U are the windows; an odd last row or column of pixels has none. A few rows of windows
-are taken at a time, so that what a tile needs on the way stays in the cache.
+Images are (..., H, W, n, C) here, samples inside, so that whatever is computed for a pixel runs over n C
+numbers that lie side by side. T x U are the windows; an odd last row or column of pixels has none. A few rows
+of windows are taken at a time, so that what a tile needs on the way stays in the cache.
 """
 
 import functools
@@ -48,9 +48,9 @@ class Saved(NamedTuple):
 def conv_pool(x: Array, K: Array, saved: list | None = None, image: bool = False) -> Array:
     """maxpool2d(conv2d(x, K)): (..., H, W, n, C), (..., 3, 3, C, O) -> (..., T, U, n, O).
 
-    To rounding, but exactly equal pixels of a background stay equal, so that the same one of them learns; where a
-    sum overflows it is NaN, not infinite. `image` says that x has one channel and that nobody
-    will ask for its derivative: with no channels to sum over, the transform would save nothing, and is left out.
+    To rounding, but the equal pixels of a background stay equal, so that the same one of them learns. Where a
+    sum overflows it is NaN, not infinite. `image` says that x has one channel and that nobody will ask for its
+    derivative: with no channels to sum over the transform would save nothing, and is left out.
     """
     xp = module_of(x)
     *outer, H, W, n, C = x.shape
@@ -115,7 +115,7 @@ def conv_pool_backward(dy: Array, saved: Saved) -> tuple[Array, Array]:
 
 
 def _around(d: Array) -> Array:
-    """From tiles (..., t, 4, 4, U, n, 1) the 3x3 pixels around each of a window's four: -> (..., t, 9, 4 U n)."""
+    """The 3x3 pixels around each of a window's four: (..., t, 4, 4, U, n, 1) -> (..., t, 9, 4 U n)."""
     *lead, _, _, U, n, _ = d.shape
     *outer, down, right, window, sample, _ = d.strides
     shape, strides = (*lead, 3, 3, 2, 2, U, n), (*outer, down, right, down, right, window, sample)
@@ -124,7 +124,7 @@ def _around(d: Array) -> Array:
 
 def _first(Y: Array, y: Array) -> Array:
     """Where Y first is its maximum y: (..., t, 4, U, n, O), (..., t, U, n, O) -> bool, the shape of Y."""
-    first = Y == y[..., None, :, :, :]
+    first = y[..., None, :, :, :] == Y
     taken = first[..., 0, :, :, :].copy()
     for place in 1, 2, 3:
         here = first[..., place, :, :, :]

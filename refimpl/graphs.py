@@ -123,7 +123,7 @@ def blocks(A: np.ndarray, receivers: np.ndarray) -> list[Block]:
 
 
 def distinct(numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Row by row the different numbers, ascending, and each number's place among them: (u, n) -> (u, s), (u, n).
+    """Row by row the different numbers, ascending, and where among them each is: (u, n) -> (u, s), (u, n).
 
     Rows with fewer different ones than others repeat their last.
     """

@@ -64,7 +64,12 @@ class Setting(NamedTuple):
     @property
     def message(self) -> np.ndarray:
         """(N,) which message each worker sends: its own, k, or one that all attackers send, numbered last."""
-        return _numbered(len(self.graph), tuple(self.attackers.tolist()), self.attack in COLLUDING)
+        return _messages(len(self.graph), tuple(self.attackers.tolist()), self.attack in COLLUDING)[0]
+
+    @property
+    def sender(self) -> np.ndarray:
+        """(M,) who sends each message, of several the first."""
+        return _messages(len(self.graph), tuple(self.attackers.tolist()), self.attack in COLLUDING)[1]
 
 
 @functools.lru_cache(maxsize=8)
@@ -73,13 +78,13 @@ def _normal(N: int, attackers: tuple[int, ...]) -> np.ndarray:
 
 
 @functools.lru_cache(maxsize=8)
-def _numbered(N: int, attackers: tuple[int, ...], colluding: bool) -> np.ndarray:
-    if not colluding:
-        return np.arange(N)
+def _messages(N: int, attackers: tuple[int, ...], colluding: bool) -> tuple[np.ndarray, np.ndarray]:
+    if not (colluding and attackers):
+        return np.arange(N), np.arange(N)
     honest = _normal(N, attackers)
     number = np.full(N, len(honest))
     number[honest] = np.arange(len(honest))
-    return number
+    return number, np.append(honest, attackers[0])
 
 
 class State(NamedTuple):
@@ -159,7 +164,9 @@ def groups(setting: Setting) -> list[Group]:
     result = []
     for block in graphs.blocks(setting.graph, longest_first):
         n = block.members.shape[1]
-        most = max(1, FLOATS * grain(xp) // (n * setting.model.layout.size))  # neighbourhoods in memory at a time
+        most = max(
+            1, FLOATS * grain(xp) // (n * setting.model.layout.size)
+        )  # neighbourhoods in memory at a time
         for start in range(0, len(block.members), most):
             part = graphs.Block(*(of_block[start : start + most] for of_block in block))
             result.append(group(setting, part, sizes))
@@ -230,7 +237,7 @@ def messages(setting: Setting, W_hat: Array, signals: Array | None) -> Array:
     if not len(attackers):
         return W_hat
     if isinstance(setting.attack, str) and setting.attack in COLLUDING:
-        sent = W_hat[beside(W_hat, np.append(honest, attackers[0]))]
+        sent = W_hat[beside(W_hat, setting.sender)]
         sent[-1] = COLLUDING[setting.attack](sent[:-1], len(attackers))
         return sent
     attack = ATTACKS[setting.attack] if isinstance(setting.attack, str) else setting.attack

@@ -231,9 +231,10 @@ def test_as_few_models_as_allowed_are_accepted(name):
         assert_array_equal(RULES[name][0](np.ones((least(f), 2)), f), [1, 1])
 
 
-def test_distances_between_models_that_agree_to_ten_digits_far_from_the_origin():
+@pytest.mark.parametrize("d", [50, 600])  # by differences, and by products
+def test_distances_between_models_that_agree_to_ten_digits_far_from_the_origin(d):
     rng = np.random.default_rng(0)
-    offsets = rng.integers(-512, 512, size=(6, 50)) / 2**24  # exact beside 1e6, and below its tenth digit
+    offsets = rng.integers(-512, 512, size=(6, d)) / 2**24  # exact beside 1e6, and below its tenth digit
     W = 1e6 + offsets
     exact = ((offsets[:, None] - offsets) ** 2).sum(axis=-1)
     assert_allclose(aggregate.squared_distances(W), exact, rtol=1e-9)
@@ -241,11 +242,39 @@ def test_distances_between_models_that_agree_to_ten_digits_far_from_the_origin()
     assert np.abs(gram - exact).max() > 0.1 * exact.max()  # the identity that must not be used here
 
 
+@pytest.mark.parametrize("zeros", [0, 600])  # likewise
 @given(strategies.models(strategies.hard))
-def test_squared_distances_equal_the_oracle(W):
+def test_squared_distances_equal_the_oracle(zeros, W):
     exact = oracles.squared_distances(W.tolist())
     expected = [[math.inf if d is None else float(d) for d in row] for row in exact]
-    assert_allclose(aggregate.squared_distances(W), expected, rtol=1e-9, atol=1e-300)
+    computed = aggregate.squared_distances(np.pad(W, ((0, 0), (0, zeros))))
+    assert_allclose(computed, expected, rtol=1e-9, atol=1e-300)
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("d", [600, 56806])
+@pytest.mark.parametrize("what", ["spread", "clusters", "repeated", "chain", "nested", "lost"])
+def test_distances_by_products_are_those_by_differences(what, d, dtype):
+    """What makes pairs close: attackers far away from the others, models sent twice, one near the next."""
+    rng = np.random.default_rng(d)
+    W = rng.normal(size=(8, d))
+    if what == "clusters":
+        W = 1e4 * W[[0, 0, 0, 1, 1, 2, 2, 2]] + 1e-4 * W
+    if what == "repeated":
+        W[2:6] = W[2]
+    if what == "chain":
+        W = W[0] + 1e-6 * np.arange(8)[:, None] ** 4 * W[1]
+    if what == "nested":
+        W = W[0] + 10.0 ** -np.arange(8)[:, None] * W
+    if what == "lost":
+        W[3, 5], W[4, 6], W[5] = np.nan, np.inf, 1e15 * W[5]
+    W = strategies.frozen(np.stack([W, W[::-1]]).astype(dtype))
+    expected = aggregate.by_differences(W.astype("float64"))
+    expected = np.where(np.isfinite(expected) | np.eye(8, dtype=bool), np.nan_to_num(expected), np.inf)
+    computed = aggregate.squared_distances(W)
+    assert computed.dtype == dtype
+    assert_array_equal(computed, computed.swapaxes(1, 2))
+    assert_allclose(computed, expected.astype(dtype), rtol=1e-9 if dtype == "float64" else 1e-6)
 
 
 def test_trimmed_mean_by_name_trims_a_tenth_without_attackers():

@@ -40,7 +40,9 @@ def fast(x, K, dy, image=False):
 
 @pytest.mark.parametrize("step", [1, 2**17])  # a row of windows at a time, and all
 @pytest.mark.parametrize("lead", [(), (3,), (2, 2)])
-@pytest.mark.parametrize(("H", "W", "C", "O"), [(2, 2, 1, 1), (6, 6, 2, 3), (7, 7, 3, 2), (5, 8, 4, 1), (3, 2, 2, 2)])
+@pytest.mark.parametrize(
+    ("H", "W", "C", "O"), [(2, 2, 1, 1), (6, 6, 2, 3), (7, 7, 3, 2), (5, 8, 4, 1), (3, 2, 2, 2)]
+)
 def test_it_is_the_plain_form(H, W, C, O, lead, step, monkeypatch):
     monkeypatch.setattr(conv_pool, "STEP", step)
     x, K, dy = normal(*lead, 4, H, W, C), normal(*lead, 3, 3, C, O), normal(*lead, 4, H // 2, W // 2, O, seed=1)
@@ -71,7 +73,7 @@ def test_many_models_share_one_batch(image):
 
 @pytest.mark.parametrize("image", [False, True])
 def test_ties_of_a_background_are_exact_and_go_to_the_first(image):
-    """Much of a digit's picture has one value, and all four pixels of a window, or at the border two, are equal.
+    """Much of a digit's picture has one value: all four pixels of a window are equal, at the border two.
 
     They must stay so, or rounding would decide which of them learns. 0.1 is not exact.
     """
