@@ -1,7 +1,9 @@
 """What the benchmarks share: timing that takes turns, threads, optional peers, and a word on the machine."""
 
+import functools
 import importlib
 import importlib.util
+import json
 import math
 import os
 import platform
@@ -16,6 +18,8 @@ from typing import Any
 
 import numpy as np
 from threadpoolctl import threadpool_info, threadpool_limits
+
+from refimpl import experiment
 
 Quartiles = list[float]  # 25 %, 50 % and 75 % of the times, in milliseconds
 
@@ -45,9 +49,11 @@ def seconds(function: Callable[[], Any], repeats: int) -> float:
 @contextmanager
 def threads(count: int) -> Iterator[None]:
     """Holds every BLAS that is loaded, and torch, to this many threads."""
+    if not missing("torch"):
+        import torch
+
+        torch.set_num_threads(count)
     with threadpool_limits(count):
-        if "torch" in sys.modules:
-            sys.modules["torch"].set_num_threads(count)
         yield
 
 
@@ -56,11 +62,13 @@ def missing(*packages: str) -> list[str]:
     return [name for name in packages if importlib.util.find_spec(name) is None]
 
 
+@functools.cache
 def byzfl() -> ModuleType:
     """byzfl's aggregators and attacks, without its package's __init__, which imports torchvision."""
     spec = importlib.util.find_spec("byzfl")
     package: Any = ModuleType("byzfl")
     package.__path__ = [str(Path(str(spec and spec.origin)).parent)]
+    package.__spec__ = spec
     sys.modules["byzfl"] = package
     package.aggregators = importlib.import_module("byzfl.aggregators")
     package.attacks = importlib.import_module("byzfl.attacks")
@@ -74,3 +82,33 @@ def machine() -> dict[str, Any]:
     )
     packages = {name: version(name) for name in ("numpy", "torch", "byzfl") if not missing(name)}
     return {"cores": os.cpu_count(), "processor": platform.machine(), "blas": blas, **packages}
+
+
+# --- Tables and files ---------------------------------------------------------------------------------------
+
+
+def number(x: float) -> str:
+    """Three digits, fewer of small numbers: 0.058, 5.54, 61.2, 1736."""
+    return f"{x:.0f}" if x >= 100 else f"{x:.3g}" if x >= 0.1 else f"{x:.3f}"
+
+
+def header(width: int, names: list[str]) -> str:
+    return " " * width + "".join(name.rjust(12 if name == "refimpl" else 16) for name in names)
+
+
+def line(first: str, names: list[str], ms: dict[str, Quartiles]) -> str:
+    """By column the median, half the distance of the quartiles, and how many times refimpl's time that is."""
+    for name in names:
+        cell = ""
+        if name in ms:
+            low, median, high = ms[name]
+            cell = f"{number(median)} ±{50 * (high - low) / median:.0f}%"
+            cell += "" if name == "refimpl" else f" {median / ms['refimpl'][1]:.2g}x"
+        first += cell.rjust(12 if name == "refimpl" else 16)
+    return first.rstrip()
+
+
+def write(folder: Path, name: str, report: dict[str, Any]) -> None:
+    """The report and the machine, as JSON."""
+    folder.mkdir(parents=True, exist_ok=True)
+    experiment.write(folder / name, json.dumps({"machine": machine(), **report}, indent=1) + "\n")

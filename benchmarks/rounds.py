@@ -12,7 +12,6 @@ The data are random, of the tasks' shapes: no value changes what a round costs. 
 risk on the round's batch. Before anything is timed, all columns must arrive at the same parameters.
 """
 
-import json
 import math
 import os
 import sys
@@ -142,21 +141,6 @@ def _next(running: Iterator[Any]) -> Callable[[], Any]:
     return once
 
 
-def number(x: float) -> str:
-    """Three digits: 0.0577, 5.54, 61.2, 1736."""
-    return f"{x:.0f}" if x >= 100 else f"{x:.3g}"
-
-
-def line(first: str, ms: dict[str, common.Quartiles]) -> str:
-    """Median, half the distance of the quartiles, and how many times refimpl's time that is."""
-    cells = []
-    for name, (low, median, high) in ms.items():
-        cell = f"{number(median)} ±{50 * (high - low) / median:.0f}%"
-        times = "" if name == "refimpl" else f" {number(median / ms['refimpl'][1])}x"
-        cells.append((cell + times).rjust(12 if name == "refimpl" else 16))
-    return first + "".join(cells)
-
-
 def main(argv: list[str] | None = None) -> int:
     p = Parser(description="Milliseconds per round of the three tasks.", formatter_class=HelpFormatter)
     add, cores = p.add_argument, sorted({1, os.cpu_count() or 1})
@@ -169,8 +153,7 @@ def main(argv: list[str] | None = None) -> int:
     args = p.parse_args(argv)
     try:
         gpu = arrays.gpu() if args.gpu else None
-        args.out.mkdir(parents=True, exist_ok=True)
-    except (arrays.DeviceError, OSError) as error:
+    except arrays.DeviceError as error:
         p.error(str(error))
     if common.missing("torch"):
         print("no columns plain and fast: torch is missing, pip install '.[bench]'", file=sys.stderr)
@@ -182,13 +165,12 @@ def main(argv: list[str] | None = None) -> int:
                 with common.threads(threads):
                     row = measure(task, dtype, gpu, args.rounds)
                 if not results:
-                    print("Milliseconds per round, and how many times refimpl's")
-                    names = "".join(f"{name:>16}" for name in row["ms"])
-                    print(f"{'task':9}{'dtype':8}thr{names[4:]}")
-                print(line(f"{task:9}{dtype:8}{threads:3}", row["ms"]), flush=True)
+                    print("Milliseconds per round, by task, dtype and threads, and times refimpl's")
+                    print(common.header(20, list(row["ms"])))
+                first = f"{task:9}{dtype:8}{threads:3}"
+                print(common.line(first, list(row["ms"]), row["ms"]), flush=True)
                 results.append({"task": task, "dtype": dtype, "threads": threads, **row})
-    report = {"machine": common.machine(), "results": results}
-    experiment.write(args.out / "rounds.json", json.dumps(report, indent=1) + "\n")
+    common.write(args.out, "rounds.json", {"results": results})
     return 0
 
 

@@ -128,6 +128,11 @@ def parser(task: str) -> Parser:
         help="runs at a time; default: one per core, 1 with --gpu, where runs would take turns and each hold a "
         "copy of the data",
     )
+    add(
+        "--threads",
+        type=whole_number(1),
+        help="of the matrix products of one run; default: the cores, divided among the runs at a time",
+    )
     add("--out", type=Path, default=Path("results") / task, help="folder for the results")
     add("--data-dir", help="folder with the data; default: as shipped, or fetched once into a cache folder")
     p.set_defaults(**preset.defaults)
@@ -166,7 +171,8 @@ def main(task: str, argv: list[str] | None = None) -> int:
         p.error(str(error))
     jobs = args.jobs or (1 if args.gpu else joblib.cpu_count())
     try:
-        results = run_grid(grid, args.out, jobs, args.data_dir)
+        threads = args.threads or max(1, joblib.cpu_count() // min(jobs, len(grid)))
+        results = run_grid(grid, args.out, jobs, args.data_dir, threads)
     except KeyboardInterrupt:
         print(
             f"\ninterrupted; finished runs are in {args.out}, the same command does the rest", file=sys.stderr
@@ -176,22 +182,24 @@ def main(task: str, argv: list[str] | None = None) -> int:
     return 0
 
 
-def run_grid(grid: list[Config], out: Path, jobs: int, data_dir: str | None) -> list[dict[str, Any]]:
+def run_grid(
+    grid: list[Config], out: Path, jobs: int, data_dir: str | None, threads: int
+) -> list[dict[str, Any]]:
     """All results, from files where they are there already, showing progress."""
     results = [result for config in grid if (result := experiment.saved(config, out))]
     todo = [config for config in grid if not experiment.path_of(config, out).exists()]
     if results:
         print(f"{len(results)} of {len(grid)} runs are in {out} already", file=sys.stderr)
-    if todo and (total := estimate(todo, data_dir) / min(jobs, len(todo))) > 20:
+    if todo and (total := estimate(todo, data_dir, threads) / min(jobs, len(todo))) > 20:
         unit, name = (3600, "hours") if total > 5400 else (60, "minutes") if total > 90 else (1, "seconds")
         about = f"{total / unit:.0f} {name}"
         print(f"about {about} for {len(todo)} runs, {jobs} at a time", file=sys.stderr, flush=True)
-    for result in progress(experiment.run_all(todo, out, jobs, data_dir), len(todo)):
+    for result in progress(experiment.run_all(todo, out, jobs, data_dir, threads), len(todo)):
         results.append(result)
     return results
 
 
-def estimate(todo: list[Config], data_dir: str | None) -> float:
+def estimate(todo: list[Config], data_dir: str | None, threads: int) -> float:
     """Seconds of work in all, from one timed run of each kind.
 
     Rules that score models cost much more than others, and without attackers more workers score.
@@ -199,7 +207,7 @@ def estimate(todo: list[Config], data_dir: str | None) -> float:
     kinds: dict[tuple[bool, bool], list[Config]] = {}
     for config in todo:
         kinds.setdefault((config.rule in aggregate.WEIGHTS, config.attack == "none"), []).append(config)
-    return sum(len(kind) * experiment.seconds(kind[0], data_dir) for kind in kinds.values())
+    return sum(len(kind) * experiment.seconds(kind[0], data_dir, threads) for kind in kinds.values())
 
 
 def progress(results: Any, total: int) -> Any:

@@ -232,12 +232,15 @@ def build(config: Config, data_dir: str | None = None, xp: ModuleType = np) -> t
 # --- Runs and their files -----------------------------------------------------------------------------------
 
 
-def run(config: Config, data_dir: str | None = None) -> dict[str, Any]:
-    """Trains and returns what the run's file will hold, all of it plain Python."""
+def run(config: Config, data_dir: str | None = None, threads: int = 1) -> dict[str, Any]:
+    """Trains and returns what the run's file will hold, all of it plain Python.
+
+    How many threads a matrix product has decides no more than rounding.
+    """
     start = time.perf_counter()
     xp = arrays.choose(config.gpu, config.device)
     setting, W = build(config, data_dir, xp)
-    with threadpool_limits(1):  # many small products: more threads only wait for each other
+    with threadpool_limits(threads):
         result = train.run(setting, W, config.seed, config.epochs)
     return {
         "config": asdict(config),
@@ -246,14 +249,15 @@ def run(config: Config, data_dir: str | None = None) -> dict[str, Any]:
         "history": {name: [_number(v) for v in column] for name, column in result.history.items()},
         "weights": None if result.weights is None else result.weights.tolist(),
         "versions": versions(xp),
+        "threads": threads,
         "seconds": time.perf_counter() - start,
     }
 
 
-def seconds(config: Config, data_dir: str | None) -> float:
+def seconds(config: Config, data_dir: str | None, threads: int = 1) -> float:
     """About how long the run will take, by its second round (the first one warms up)."""
     setting, W = build(config, data_dir, arrays.choose(config.gpu, config.device))
-    with threadpool_limits(1):
+    with threadpool_limits(threads):
         rounds = train.rounds(setting, W, config.seed)
         next(rounds)
         start = time.perf_counter()
@@ -297,9 +301,9 @@ def write(path: Path, text: str) -> None:
     part.replace(path)
 
 
-def run_to_file(config: Config, path: Path, data_dir: str | None) -> dict[str, Any]:
+def run_to_file(config: Config, path: Path, data_dir: str | None, threads: int = 1) -> dict[str, Any]:
     """Runs, writes the file, and only then returns the result."""
-    result = run(config, data_dir)
+    result = run(config, data_dir, threads)
     write(path, json.dumps(result, indent=1, allow_nan=False) + "\n")
     return result
 
@@ -310,7 +314,9 @@ def saved(config: Config, out: Path) -> dict[str, Any] | None:
     return json.loads(path.read_text()) if path.exists() else None
 
 
-def run_all(configs: list[Config], out: Path, jobs: int, data_dir: str | None) -> Iterator[dict[str, Any]]:
+def run_all(
+    configs: list[Config], out: Path, jobs: int, data_dir: str | None, threads: int = 1
+) -> Iterator[dict[str, Any]]:
     """Runs them, `jobs` at a time, yielding each result as soon as its file is written."""
     pool = joblib.Parallel(n_jobs=jobs, return_as="generator_unordered")
-    yield from pool(joblib.delayed(run_to_file)(c, path_of(c, out), data_dir) for c in configs)
+    yield from pool(joblib.delayed(run_to_file)(c, path_of(c, out), data_dir, threads) for c in configs)

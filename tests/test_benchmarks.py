@@ -5,31 +5,116 @@ from pathlib import Path
 
 import pytest
 
-spec = importlib.util.spec_from_file_location("rounds", Path(__file__).parents[1] / "benchmarks" / "rounds.py")
-rounds = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(rounds)
+BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
+# b: byzfl has it too; y: there is a yardstick.
+FUNCTIONS = {"adaptive": "", "inverse-risk": "", "average": "b", "medoid": "y", "trimmed-mean": "by"}
+FUNCTIONS |= {"median": "by", "krum": "by", "sign-flip": "", "arbitrary": "", "foe": "b", "alie": "b"}
 
 
-def test_a_row_per_task_and_dtype_with_ordered_quartiles(tmp_path, capsys):
-    assert rounds.main(["--tasks", "spambase", "--rounds", "3", "--out", str(tmp_path)]) == 0
-    lines = capsys.readouterr().out.splitlines()
-    assert [line.split()[:2] for line in lines[1:]] == [["spambase", "float64"], ["spambase", "float32"]]
-    assert max(map(len, lines)) <= 80
-    for row in json.loads((tmp_path / "rounds.json").read_text()):
-        low, median, high = row["ms"]["cpu"]
+@pytest.fixture(params=[False, True], ids=["alone", "beside torch"])
+def with_torch(request, monkeypatch):
+    """Without torch and byzfl, as most users have it; and with them, where they are installed."""
+    if request.param:
+        for package in ("torch", "byzfl"):
+            if importlib.util.find_spec(package) is None:
+                pytest.skip(f"{package} is not installed")
+    else:
+        monkeypatch.setattr(load("common", monkeypatch), "missing", lambda *packages: list(packages))
+    return request.param
+
+
+def load(name, monkeypatch):
+    """The script as a module, its folder on the path as when it runs."""
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    return importlib.import_module(name)
+
+
+def table(capsys):
+    said = capsys.readouterr()
+    assert max(map(len, said.out.splitlines())) <= 80
+    return said.out.splitlines(), said.err
+
+
+def check_quartiles(ms):
+    for low, median, high in ms.values():
         assert 0 < low <= median <= high
 
 
-def test_gpu_adds_a_column(tmp_path, capsys, xp):
-    assert rounds.main(["--gpu", "--tasks", "spambase", "--rounds", "1", "--out", str(tmp_path)]) == 0
-    assert capsys.readouterr().out.split()[3:5] == ["cpu", "gpu"]
-    assert all(set(row["ms"]) == {"cpu", "gpu"} for row in json.loads((tmp_path / "rounds.json").read_text()))
+def test_rounds_beside_torch_and_the_floor(tmp_path, capsys, monkeypatch, with_torch):
+    options = ["--tasks", "spambase", "--rounds", "1", "--threads", "1", "--out", str(tmp_path)]
+    assert load("rounds", monkeypatch).main(options) == 0
+    lines, said = table(capsys)
+    columns = ["refimpl", *(["plain", "fast"] if with_torch else []), "floor"]
+    assert lines[1].split() == columns
+    assert [line.split()[:3] for line in lines[2:]] == [
+        ["spambase", "float32", "1"],
+        ["spambase", "float64", "1"],
+    ]
+    assert ("torch is missing" in said) != with_torch
+    for row in json.loads((tmp_path / "rounds.json").read_text())["results"]:
+        assert list(row["ms"]) == columns
+        check_quartiles(row["ms"])
+
+
+@pytest.mark.parametrize("task", ["spambase", "har", "mnist"])
+def test_all_columns_arrive_at_the_same_parameters(task, monkeypatch):
+    pytest.importorskip("torch", reason="torch is in the extra 'bench'")
+    load("rounds", monkeypatch).check(task, None)
+
+
+@pytest.mark.parametrize(("task", "expected"), [("spambase", 10 * 20), ("har", 30 * 10), ("mnist", 10 * 64)])
+def test_the_floor_counts_every_product(task, expected, monkeypatch):
+    """Forwards once for each row and model, backwards twice but for the first layer, and Eq. (3)."""
+    c = load("rounds", monkeypatch).case(task, "float32")
+    layers = {
+        "spambase": [57 * 20, 20 * 2],
+        "har": [561 * 100, 100 * 6],
+        "mnist": [28**2 * 9 * 32, 14**2 * 288 * 64, 6**2 * 576 * 64, 576 * 128, 128 * 10],
+    }[task]
+    local_step = 3 * sum(layers) - layers[0]
+    receivers = c.N - c.F
+    products = expected * local_step + expected * receivers * sum(layers) + receivers * c.N * c.W.shape[1]
+    assert load("rounds", monkeypatch).flops(c) == 2 * products
+
+
+def test_rules_beside_byzfl_and_their_yardsticks(tmp_path, capsys, monkeypatch, with_torch):
+    assert load("rules", monkeypatch).main(["--sizes", "spambase", "--turns", "1", "--out", str(tmp_path)]) == 0
+    lines, said = table(capsys)
+    assert ("no columns of byzfl" in said) != with_torch
+    assert [line.split()[0] for line in lines[2:] if line] == list(FUNCTIONS)
+    for row in json.loads((tmp_path / "rules.json").read_text())["results"]:
+        check_quartiles(row["ms"])
+        assert ("yardstick" in row["ms"]) == ("y" in FUNCTIONS[row["name"]])
+        assert ("byzfl" in row["ms"]) == ("b" in FUNCTIONS[row["name"]] and with_torch)
+
+
+def test_scale_fits_an_exponent_and_draws(tmp_path, capsys, monkeypatch):
+    scale = load("scale", monkeypatch)
+    monkeypatch.setattr(scale, "SWEEPS", {"workers": [(10, 2, 3), (20, 2, 3)]})
+    assert scale.main(["--sweeps", "workers", "--rounds", "1", "--out", str(tmp_path)]) == 0
+    lines, said = table(capsys)
+    assert [line.split()[0] for line in lines[1:3]] == ["10", "20"]
+    sweep = json.loads((tmp_path / "scale.json").read_text())["results"]["workers"]
+    assert f"{sweep['exponent']:.2f}" in lines[3]
+    assert all(mb > 10 for mb in sweep["MB"])
+    assert (tmp_path / "scale.png").exists() or "matplotlib is missing" in said
+
+
+def test_the_exponent_is_the_slope_of_the_larger_half(monkeypatch):
+    scale = load("scale", monkeypatch)
+    assert scale.exponent([1, 2, 4, 8], [7, 7, 3 * 4**1.5, 3 * 8**1.5]) == pytest.approx(1.5)
+
+
+def test_gpu_adds_a_column(tmp_path, capsys, monkeypatch, xp):
+    options = ["--gpu", "--tasks", "spambase", "--rounds", "1", "--threads", "1", "--out", str(tmp_path)]
+    assert load("rounds", monkeypatch).main(options) == 0
+    assert capsys.readouterr().out.splitlines()[1].split()[:2] == ["refimpl", "gpu"]
 
 
 def test_gpu_without_cupy_is_one_line(tmp_path, capsys, monkeypatch):
     monkeypatch.setitem(sys.modules, "cupy", None)
     with pytest.raises(SystemExit) as caught:
-        rounds.main(["--gpu", "--out", str(tmp_path / "out")])
+        load("rounds", monkeypatch).main(["--gpu", "--out", str(tmp_path / "out")])
     assert caught.value.code == 2
     assert capsys.readouterr().err.count("\n") == 1
     assert not (tmp_path / "out").exists()

@@ -135,6 +135,21 @@ def test_gpu_computes_on_the_chosen_device_one_run_at_a_time(tmp_path, monkeypat
     assert [(r["config"]["gpu"], r["config"]["device"]) for r in results] == [(True, 3)] * 2
 
 
+def threads_of(tmp_path, *options):
+    fixed = f"--epochs 1 --rules local --batch-size 300 --out {tmp_path}"
+    assert cli.main("spambase", [*fixed.split(), *options]) == 0
+    results = [json.loads(path.read_text()) for path in tmp_path.glob("*.json")]
+    return {result["threads"] for result in results}
+
+
+def test_threads_are_the_cores_divided_among_the_runs_at_a_time(tmp_path, monkeypatch):
+    monkeypatch.setattr(cli.joblib, "cpu_count", lambda: 4)
+    assert threads_of(tmp_path / "1", "--attacks", "none", "--jobs", "2") == {4}
+    assert threads_of(tmp_path / "2", "--attacks", "none", "foe", "--jobs", "1") == {4}
+    assert threads_of(tmp_path / "3", "--attacks", "none", "foe", "--jobs", "2") == {2}
+    assert threads_of(tmp_path / "4", "--attacks", "none", "--threads", "3") == {3}
+
+
 def test_help_names_every_option_with_a_line(capsys):
     with pytest.raises(SystemExit):
         cli.main("spambase", ["--help"])

@@ -109,3 +109,13 @@ def test_the_complete_graph_is_one_block_with_one_neighbourhood():
     (block,) = graphs.blocks(graphs.complete(6), np.array([1, 2, 4]))
     assert block.members.shape == (1, 6)
     assert_array_equal(block.receivers, [[1, 2, 4]])
+
+
+@given(st.lists(st.lists(st.integers(0, 4), min_size=5, max_size=5), min_size=1, max_size=4))
+def test_distinct_numbers_and_their_places(numbers):
+    different, place = graphs.distinct(np.array(numbers))
+    assert different.shape[1] == max(len(set(row)) for row in numbers)
+    for row, kept, places in zip(numbers, different, place, strict=True):
+        assert set(kept) == set(row)
+        assert sorted(kept) == list(kept)
+        assert_array_equal(kept[places], row)

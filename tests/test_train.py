@@ -66,6 +66,41 @@ def test_rows_beyond_one_slice_count(monkeypatch):
     assert_allclose(after(s, 2).state.W, whole.state.W, rtol=1e-12)
 
 
+@pytest.mark.parametrize("name", GRAPHS)
+def test_neighbourhoods_beyond_what_fits_in_memory_are_taken_in_turn(name, monkeypatch):
+    s = setting(graph=GRAPHS[name], attack="alie", attackers=[1, 4])
+    whole, count = after(s, 2), len(train.groups(s))
+    monkeypatch.setattr(train, "FLOATS", 1)
+    assert len(train.groups(s)) > count or name == "complete"
+    assert all(len(group.members) == 1 for group in train.groups(s))
+    assert_allclose(after(s, 2).state.W, whole.state.W, rtol=1e-12)
+
+
+@pytest.mark.parametrize("rule", ["adaptive", "inverse-risk", "average", "krum"])
+@pytest.mark.parametrize("name", GRAPHS)
+@pytest.mark.parametrize("attack", attacks.COLLUDING)
+def test_a_message_of_several_is_scored_once_and_counts_for_all(attack, name, rule, monkeypatch):
+    """The same as if every attacker sent a message of its own, which happened to be the same."""
+    if rule == "krum" and name != "complete":
+        pytest.skip("Krum needs more neighbours")
+    s = setting(graph=GRAPHS[name], rule=rule, attack=attack, attackers=[1, 4], risk="batch")
+    one_each = s._replace(attack=lambda *given: np.stack([attacks.ATTACKS[attack](*given)] * 2))
+    scored, neighbour_risks = [], train.neighbour_risks
+    monkeypatch.setattr(
+        train,
+        "neighbour_risks",
+        lambda model, M, *rest: scored.append(M.shape[1]) or neighbour_risks(model, M, *rest),
+    )
+    once, each = after(s, 2), after(one_each, 2)
+    assert_array_equal(once.sent[1], once.sent[4])
+    for part in ("sent", "risks", "weights"):
+        for a, b in zip(getattr(once, part), getattr(each, part), strict=True):
+            assert_allclose(a, b, rtol=1e-12)
+    assert_allclose(once.state.W, each.state.W, rtol=1e-12)
+    if rule in aggregate.WEIGHTS and name == "complete":
+        assert scored == [6, 6, 7, 7]
+
+
 # --- One round, step by step --------------------------------------------------------------------------------
 
 

@@ -1,0 +1,114 @@
+"""Times every rule and every attack beside byzfl, and beside the one operation that it cannot do without.
+
+    python benchmarks/rules.py
+
+The yardstick of the median and the trimmed mean is one sort of the models, that of Krum and the medoid one
+product W W^T; the others have none. One thread. Where byzfl defines the same thing, the results are compared
+before anything is timed; its Krum(f + 1) is Krum(f) here (tests/test_peers.py).
+"""
+
+import sys
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import common
+import numpy as np
+
+from refimpl import aggregate, attacks, experiment
+from refimpl.cli import HelpFormatter, Parser, whole_number
+
+SIZES = {"spambase": (10, 3, 1202), "har": (30, 13, 56806), "mnist": (10, 3, 130890), "100": (100, 40, 56806)}
+
+
+def refimpl_functions(W: np.ndarray, f: int) -> dict[str, Callable[[], np.ndarray]]:
+    """Every rule on the models W (n, d), every attack by the first f on the others."""
+    rng = np.random.default_rng(1)
+    own, honest = W[:f], W[f:]
+    risks, signals = rng.random(len(W)).astype(W.dtype), (rng.random(own.shape) - 0.5).astype(W.dtype)
+    receiver = np.array(f)
+
+    def weighted(weights: Callable) -> np.ndarray:
+        return aggregate.combine(weights(risks, receiver), W)
+
+    found: dict[str, Callable[[], np.ndarray]] = {}
+    found |= {name: partial(weighted, weights) for name, weights in aggregate.WEIGHTS.items()}
+    found |= {name: partial(rule, W, f) for name, rule in aggregate.RULES.items()}
+    found |= {name: partial(attack, own, honest, signals) for name, attack in attacks.ATTACKS.items()}
+    del found["none"]
+    return found
+
+
+def byzfl_functions(W: Any, f: int) -> dict[str, Callable[[], Any]]:
+    """Those that byzfl has too, on its input, a numpy array or a torch tensor."""
+    byzfl = common.byzfl()
+    rules, honest, h = byzfl.aggregators, W[f:], len(W) - f
+    average, median, trimmed, krum = rules.Average(), rules.Median(), rules.TrMean(f), rules.Krum(f + 1)
+    foe = byzfl.attacks.InnerProductManipulation(tau=1.0)
+    alie = byzfl.attacks.ALittleIsEnough(tau=-attacks.alie_z(len(W), f) * ((h - 1) / h) ** 0.5)
+    return {
+        "average": lambda: average(W),
+        "median": lambda: median(W),
+        "trimmed-mean": lambda: trimmed(W),
+        "krum": lambda: krum(W),
+        "foe": lambda: foe(honest),
+        "alie": lambda: alie(honest),
+    }
+
+
+def yardsticks(W: np.ndarray) -> dict[str, Callable[[], np.ndarray]]:
+    sort, product = partial(np.sort, W, axis=0), partial(np.matmul, W, W.T)
+    return {"median": sort, "trimmed-mean": sort, "krum": product, "medoid": product}
+
+
+def measure(n: int, f: int, d: int, dtype: str, count: int) -> list[dict[str, Any]]:
+    """By rule or attack, the quartiles of each column that has it."""
+    W = np.random.default_rng(0).normal(size=(n, d)).astype(dtype)
+    columns: dict[str, dict[str, Callable[[], Any]]] = {"refimpl": refimpl_functions(W, f)}
+    if not common.missing("torch", "byzfl"):
+        import torch
+
+        columns["byzfl"] = byzfl_functions(W, f)
+        columns["on torch"] = byzfl_functions(torch.from_numpy(W), f)
+        for name, function in columns["byzfl"].items():
+            scale = 1e-4 if dtype == "float32" else 1e-9
+            np.testing.assert_allclose(
+                function(), columns["refimpl"][name](), rtol=scale, atol=scale, err_msg=name
+            )
+    columns["yardstick"] = yardsticks(W)
+    results = []
+    for name in columns["refimpl"]:
+        turns = {column: functions[name] for column, functions in columns.items() if name in functions}
+        results.append({"name": name, "n": n, "f": f, "d": d, "ms": common.take_turns(turns, count)})
+    return results
+
+
+def main(argv: list[str] | None = None) -> int:
+    p = Parser(description="Milliseconds per call of every rule and attack.", formatter_class=HelpFormatter)
+    add = p.add_argument
+    add("--sizes", nargs="+", choices=list(SIZES), default=list(SIZES), help="of the tasks, and 100 models")
+    add("--dtype", choices=experiment.DTYPES, default="float32", help="of the models")
+    add("--turns", type=whole_number(1), default=15, help="of each column")
+    add("--out", type=Path, default=Path("results/benchmarks"), help="folder for rules.json")
+    args = p.parse_args(argv)
+    if absent := common.missing("torch", "byzfl"):
+        print(f"no columns of byzfl: missing {' and '.join(absent)}, pip install '.[bench]'", file=sys.stderr)
+    results = []
+    for size in args.sizes:
+        n, f, d = SIZES[size]
+        with common.threads(1):
+            rows = measure(n, f, d, args.dtype, args.turns)
+        names = list(dict.fromkeys(name for row in rows for name in row["ms"]))
+        print(f"{n} models of {d} parameters in {args.dtype}, {f} attackers; milliseconds per call")
+        print(common.header(14, names))
+        for row in rows:
+            print(common.line(f"{row['name']:14}", names, row["ms"]), flush=True)
+        print()
+        results += rows
+    common.write(args.out, "rules.json", {"dtype": args.dtype, "results": results})
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

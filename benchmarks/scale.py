@@ -1,0 +1,129 @@
+"""How the cost of a round grows with the workers, with their neighbours and with the model's size.
+
+    python benchmarks/scale.py
+
+The paper says O(d |N_k|) for a worker. Each point is a process of its own, so that its peak memory is its own:
+everything that it holds, Python, numpy and random data of 40 rows per worker included. Spambase's network on a
+random regular graph, rule adaptive, attack ALIE by a tenth of the workers, risk on the batch, one thread and
+float64. The exponent is the slope of a line through the larger half of the points, on logarithmic axes.
+"""
+
+import json
+import resource
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import common
+import numpy as np
+from threadpoolctl import threadpool_limits
+
+from refimpl import draws, graphs, models, train
+from refimpl.cli import HelpFormatter, Parser, whole_number
+
+# Workers, neighbours besides oneself, hidden units.
+SWEEPS: dict[str, list[tuple[int, int, int]]] = {
+    "workers": [(N, 8, 20) for N in (10, 30, 100, 300, 1000, 2000, 5000)],
+    "neighbours": [(500, degree, 20) for degree in (2, 4, 8, 16, 32, 64, 128, 256)],
+    "parameters": [(100, 8, hidden) for hidden in (5, 20, 80, 320, 1280, 5120)],
+}
+
+
+def point(N: int, degree: int, hidden: int, count: int) -> dict[str, Any]:
+    """Milliseconds per round, the quartiles of `count`; the peak memory of this process; d."""
+    rng = np.random.default_rng(0)
+    model = models.mlp([57, hidden, 2])
+    X, y = rng.random((N, 40, 57)), rng.integers(0, 2, (N, 40))
+    data = train.Data(X, y, X[0], y[0], np.ones((N, 40), dtype=bool))
+    graph = graphs.random_regular(N, degree, rng)
+    attackers = draws.attackers(N, N // 10, rng)
+    setting = train.Setting(model, data, graph, attackers, "adaptive", "alie", "batch")
+    running = train.rounds(setting, draws.initial(model.layout, N, rng), seed=0)
+    times = []
+    with threadpool_limits(1):
+        for _ in range(2 + count):
+            start = time.perf_counter()
+            next(running)
+            times.append(1000 * (time.perf_counter() - start))
+    return {"ms": np.percentile(times[2:], [25, 50, 75]).tolist(), "MB": peak(), "d": model.layout.size}
+
+
+def peak() -> float:
+    """The most memory that this process has held, in MB."""
+    status = Path("/proc/self/status")  # on Linux; what getrusage says there may be the parent's
+    if status.exists():
+        return int(status.read_text().partition("VmHWM:")[2].split()[0]) * 1024 / 1e6
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6  # bytes, on macOS
+
+
+def in_its_own_process(numbers: tuple[int, int, int], count: int) -> dict[str, Any]:
+    command = [sys.executable, __file__, "--point", *map(str, numbers), "--rounds", str(count)]
+    done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
+    return json.loads(done.stdout)
+
+
+def exponent(x: list[float], y: list[float]) -> float:
+    """The slope of log y over log x, by least squares, for the larger half of the points."""
+    half = min(len(x) // 2, len(x) - 2)
+    return float(np.polyfit(np.log(x[half:]), np.log(y[half:]), 1)[0])
+
+
+def figure(results: dict[str, Any], path: Path) -> None:
+    """Time and memory of the three sweeps, on logarithmic axes. Raises ImportError without matplotlib."""
+    from matplotlib.figure import Figure
+
+    fig = Figure(figsize=(11, 6), layout="constrained")
+    axes = fig.subplots(2, len(results), sharey="row", sharex="col", squeeze=False)
+    for i, (name, sweep) in enumerate(results.items()):
+        x = sweep["x"]
+        for ax, key, label in ((axes[0, i], "ms", "ms per round"), (axes[1, i], "MB", "peak MB")):
+            ax.loglog(x, sweep[key], "o-", color="C0")
+            ax.grid(alpha=0.3)
+            if i == 0:
+                ax.set_ylabel(label)
+        axes[0, i].set_title(f"time ~ {name}^{sweep['exponent']:.2f}")
+        axes[1, i].set_xlabel(
+            {"neighbours": "neighbours, |N_k|", "parameters": "parameters, d"}.get(name, name)
+        )
+    fig.savefig(path, dpi=100)
+
+
+def main(argv: list[str] | None = None) -> int:
+    p = Parser(description="Cost of a round against its sizes.", formatter_class=HelpFormatter)
+    add = p.add_argument
+    add("--sweeps", nargs="+", choices=list(SWEEPS), default=list(SWEEPS), help="what grows")
+    add("--rounds", type=whole_number(1), default=9, help="timed rounds of each point")
+    add("--out", type=Path, default=Path("results/benchmarks"), help="folder for scale.json and scale.png")
+    add("--point", nargs=3, type=whole_number(1), metavar=("N", "DEGREE", "HIDDEN"), help="one point, as JSON")
+    args = p.parse_args(argv)
+    if args.point:
+        N, degree, hidden = args.point
+        print(json.dumps(point(N, degree, hidden, args.rounds)))
+        return 0
+    results: dict[str, Any] = {}
+    for name in args.sweeps:
+        print(f"{name:>12}{'ms per round':>16}{'quartiles':>20}{'peak MB':>10}")
+        sweep: dict[str, Any] = {"x": [], "ms": [], "quartiles": [], "MB": []}
+        for numbers in SWEEPS[name]:
+            made = in_its_own_process(numbers, args.rounds)
+            N, degree, hidden = numbers
+            x = {"workers": N, "neighbours": degree + 1, "parameters": made["d"]}[name]
+            low, median, high = made["ms"]
+            print(f"{x:12}{median:16.2f}{f'{low:.2f}-{high:.2f}':>20}{made['MB']:10.0f}", flush=True)
+            for key, value in (("x", x), ("ms", median), ("quartiles", made["ms"]), ("MB", made["MB"])):
+                sweep[key].append(value)
+        sweep["exponent"] = exponent(sweep["x"], sweep["ms"])
+        print(f"time grows with {name}^{sweep['exponent']:.2f}\n")
+        results[name] = sweep
+    common.write(args.out, "scale.json", {"rounds": args.rounds, "results": results})
+    try:
+        figure(results, args.out / "scale.png")
+    except ImportError:
+        print("no figure: matplotlib is missing, pip install '.[examples]'", file=sys.stderr)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
