@@ -164,16 +164,14 @@ def groups(setting: Setting) -> list[Group]:
     result = []
     for block in graphs.blocks(setting.graph, longest_first):
         n = block.members.shape[1]
-        most = max(
-            1, FLOATS * grain(xp) // (n * setting.model.layout.size)
-        )  # neighbourhoods in memory at a time
+        most = max(1, FLOATS * grain(xp) // (n * setting.model.layout.size))  # neighbourhoods at a time
         for start in range(0, len(block.members), most):
             part = graphs.Block(*(of_block[start : start + most] for of_block in block))
-            result.append(group(setting, part, sizes))
+            result.append(_group(setting, part, sizes))
     return result
 
 
-def group(setting: Setting, block: graphs.Block, sizes: np.ndarray) -> Group:
+def _group(setting: Setting, block: graphs.Block, sizes: np.ndarray) -> Group:
     """The receivers of a block, which score models on the first `sizes` (N,) rows of their data."""
     data, xp = setting.data, module_of(setting.data.y)
     rows = sizes[block.receivers]  # (u, m), descending along both axes

@@ -3,6 +3,7 @@
 Everything is compared with numpy, float64 to rtol 1e-10 and float32 to rtol 1e-4 / atol 1e-5.
 """
 
+import functools
 import json
 import os
 import subprocess
@@ -15,6 +16,7 @@ from on_device import TOLERANCES, moved
 
 from data_loaders import Dataset
 from refimpl import aggregate, arrays, attacks, cli, draws, experiment, graphs, layers, models, optim, train
+from refimpl.conv_pool import conv_pool
 
 dtypes = pytest.mark.parametrize("dtype", ["float64", "float32"])
 
@@ -92,6 +94,8 @@ LAYERS = {
     ),
     "conv2d_backward_kernel": (layers.conv2d_backward_kernel, (2, 3, 5, 4, 2), (2, 3, 5, 4, 3)),
     "maxpool2d": (layers.maxpool2d, (2, 3, 5, 4, 2)),
+    "conv_pool": (conv_pool, (2, 5, 4, 3, 2), (2, 3, 3, 2, 4)),
+    "conv_pool of an image": (functools.partial(conv_pool, image=True), (2, 5, 4, 3, 1), (2, 3, 3, 1, 4)),
 }
 
 

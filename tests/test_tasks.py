@@ -139,10 +139,8 @@ def test_without_a_network_one_line_says_what_to_do(tmp_path, monkeypatch, capsy
 
 
 def test_a_long_run_begins_with_an_estimate(capsys, monkeypatch, tmp_path):
-    monkeypatch.setattr(
-        experiment, "seconds", lambda config, data_dir: 100.0 if config.attack == "none" else 1.0
-    )
+    monkeypatch.setattr(experiment, "seconds", lambda config, *_: 100.0 if config.attack == "none" else 1.0)
     monkeypatch.setattr(experiment, "run_all", lambda todo, *_: iter([]))
     configs = grid("spambase", "--rules adaptive median --attacks none alie")
-    cli.run_grid(configs, tmp_path, 2, None)
+    cli.run_grid(configs, tmp_path, 2, None, 1)
     assert "about 2 minutes for 4 runs, 2 at a time" in capsys.readouterr().err

@@ -70,7 +70,7 @@ def test_rows_beyond_one_slice_count(monkeypatch):
 def test_neighbourhoods_beyond_what_fits_in_memory_are_taken_in_turn(name, monkeypatch):
     s = setting(graph=GRAPHS[name], attack="alie", attackers=[1, 4])
     whole, count = after(s, 2), len(train.groups(s))
-    monkeypatch.setattr(train, "FLOATS", 1)
+    monkeypatch.setattr(train, "FLOATS", 0)
     assert len(train.groups(s)) > count or name == "complete"
     assert all(len(group.members) == 1 for group in train.groups(s))
     assert_allclose(after(s, 2).state.W, whole.state.W, rtol=1e-12)
