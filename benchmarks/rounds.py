@@ -1,7 +1,8 @@
 """Times a full round of Algorithm 1 (local step, attack, aggregation) of the three tasks at the paper's sizes.
 
-    python benchmarks/rounds.py          # beside PyTorch, if it is installed
-    python benchmarks/rounds.py --gpu    # and a GPU, in the same run
+    python benchmarks/rounds.py              # beside PyTorch, if it is installed
+    python benchmarks/rounds.py --gpu        # and a GPU, in the same run
+    python benchmarks/rounds.py --profile    # where refimpl's time goes instead
 
 refimpl    train.rounds
 plain      the PyTorch code a competent user would write: a module per worker, autograd, loops (torch_rounds.py)
@@ -12,9 +13,13 @@ The data are random, of the tasks' shapes: no value changes what a round costs. 
 risk on the round's batch. Before anything is timed, all columns must arrive at the same parameters.
 """
 
+import cProfile
 import math
 import os
+import pstats
 import sys
+import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
@@ -141,6 +146,33 @@ def _next(running: Iterator[Any]) -> Callable[[], Any]:
     return once
 
 
+def profile(task: str, dtype: str, count: int) -> None:
+    """Prints which functions of refimpl a round spends its time in; what they call in numpy counts as theirs."""
+    running = refimpl_rounds(case(task, dtype), np)
+    next(running)
+    start = time.perf_counter()
+    for _ in range(count):
+        next(running)
+    usual = 1000 * (time.perf_counter() - start) / count
+    with cProfile.Profile() as profiler:
+        for _ in range(count):
+            next(running)
+    own: Counter[str] = Counter()
+    for (path, _, name), (_, _, seconds, _, callers) in pstats.Stats(profiler).stats.items():  # type: ignore
+        where = {(path, name): seconds} if is_ours(path) else {}
+        if not is_ours(path):
+            where = {(caller, function): row[2] for (caller, _, function), row in callers.items()}
+        for (file, function), spent in where.items():
+            own[f"{Path(file).stem}.{function}" if is_ours(file) else "inside numpy"] += 1000 * spent / count
+    print(f"{task} {dtype}: {usual:.3g} ms per round, {sum(own.values()):.3g} under the profiler, of these")
+    for function, ms in own.most_common(9):
+        print(f"{ms:10.3f}  {function}")
+
+
+def is_ours(path: str) -> bool:
+    return Path(path).parent.name == "refimpl"
+
+
 def main(argv: list[str] | None = None) -> int:
     p = Parser(description="Milliseconds per round of the three tasks.", formatter_class=HelpFormatter)
     add, cores = p.add_argument, sorted({1, os.cpu_count() or 1})
@@ -149,8 +181,14 @@ def main(argv: list[str] | None = None) -> int:
     add("--threads", nargs="+", type=whole_number(1), default=cores, help="of BLAS and torch")
     add("--rounds", type=whole_number(1), default=15, help="turns of each column, of 0.2 s or one round")
     add("--gpu", action="store_true", help="add a column for an NVIDIA GPU with CuPy")
+    add("--profile", action="store_true", help="only refimpl, by function; one thread")
     add("--out", type=Path, default=Path("results/benchmarks"), help="folder for rounds.json")
     args = p.parse_args(argv)
+    if args.profile:
+        with common.threads(1):
+            for task in args.tasks:
+                profile(task, args.dtypes[0], args.rounds)
+        return 0
     try:
         gpu = arrays.gpu() if args.gpu else None
     except arrays.DeviceError as error:

@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from refimpl.arrays import Array, grain, module_of
+from refimpl.arrays import FLOATS, Array, grain, module_of
 
 
 def _both_axes(transform: list[list[float]]) -> np.ndarray:
@@ -33,7 +33,7 @@ TRANSFORMS = (
     _both_axes([[1, 0, 0, 0], [0, 1, -1, 1], [-1, 1, 1, 0], [0, 0, 0, -1]]),  # B (16, 16)
     _both_axes([[1, 0, 0], [0.5, 0.5, 0.5], [0.5, -0.5, 0.5], [0, 0, 1]]),  # G (16, 9)
 )
-STEP = 2**17  # numbers that a step should hold at a time on a CPU
+STEP = 2**17  # numbers that a step should hold at a time on a CPU: an eighth of FLOATS, for one core's cache
 
 
 class Saved(NamedTuple):
@@ -63,7 +63,8 @@ def conv_pool(x: Array, K: Array, saved: list | None = None, image: bool = False
         kernel = (G @ kernel).reshape(*lead, 1, 16, C, O)
     tiles = _tiles(_padded(x))
     numbers = 36 + 4 * O if image else 32 * C + 20 * O  # in memory for a window
-    step = max(1, STEP * grain(xp) * T * O // max(1, y.size * numbers))
+    most = STEP if xp is np else FLOATS * grain(xp)
+    step = max(1, most * T * O // max(1, y.size * numbers))
     steps = []
     for start in range(0, T, step):
         rows = slice(start, min(start + step, T))
