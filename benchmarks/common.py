@@ -28,9 +28,11 @@ def take_turns(columns: dict[str, Callable[[], Any]], count: int, turn: float = 
     """Times each function `count` times, one after the other in every turn, so that all meet the same noise.
 
     What takes less than a turn's seconds is run several times in a row and divided, as a cold start is not what
-    a run of many rounds sees. Before that, every function runs for two turns that do not count.
+    a run of many rounds sees. Before that, every function warms up: two calls, and a turn that does not count.
     """
     times: dict[str, list[float]] = {name: [] for name in columns}
+    for function in columns.values():
+        seconds(function, 2)
     repeats = {name: math.ceil(turn / seconds(function, 2)) for name, function in columns.items()}
     for _ in range(1 + count):
         for name, function in columns.items():
@@ -49,12 +51,19 @@ def seconds(function: Callable[[], Any], repeats: int) -> float:
 @contextmanager
 def threads(count: int) -> Iterator[None]:
     """Holds every BLAS that is loaded, and torch, to this many threads."""
-    if not missing("torch"):
-        import torch
+    if missing("torch"):
+        with threadpool_limits(count):
+            yield
+        return
+    import torch
 
-        torch.set_num_threads(count)
-    with threadpool_limits(count):
-        yield
+    before = torch.get_num_threads()
+    torch.set_num_threads(count)
+    try:
+        with threadpool_limits(count):
+            yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def missing(*packages: str) -> list[str]:

@@ -7,10 +7,11 @@
 refimpl    train.rounds
 plain      the PyTorch code a competent user would write: a module per worker, autograd, loops (torch_rounds.py)
 fast       the fastest PyTorch we could write: all workers in one call (torch_rounds.py)
-floor      the round's matrix products alone, at the rate of one large product, measured in the same turns
+floor      the products of the definition alone, at the rate of one large product, timed in the same turns
 
-The data are random, of the tasks' shapes: no value changes what a round costs. Rule adaptive, attack ALIE, the
-risk on the round's batch. Before anything is timed, all columns must arrive at the same parameters.
+The data are random, of the tasks' shapes. Rule adaptive, attack ALIE, the risk on the round's batch. Before
+anything is timed, all columns must arrive at the same parameters. The floor counts every message, and
+convolutions as they are defined: who scores equal messages once, or transforms tiles, needs fewer products.
 """
 
 import cProfile
@@ -147,7 +148,7 @@ def _next(running: Iterator[Any]) -> Callable[[], Any]:
 
 
 def profile(task: str, dtype: str, count: int) -> None:
-    """Prints which functions of refimpl a round spends its time in; what they call in numpy counts as theirs."""
+    """Prints which functions of refimpl take a round's time; what they call in numpy counts as theirs."""
     running = refimpl_rounds(case(task, dtype), np)
     next(running)
     start = time.perf_counter()

@@ -1,10 +1,11 @@
-"""Times every rule and every attack beside byzfl, and beside the one operation that it cannot do without.
+"""Times every rule and every attack beside byzfl, and beside an operation for scale.
 
     python benchmarks/rules.py
 
-The yardstick of the median and the trimmed mean is one sort of the models, that of Krum and the medoid one
-product W W^T; the others have none. One thread. Where byzfl defines the same thing, the results are compared
-before anything is timed; its Krum(f + 1) is Krum(f) here (tests/test_peers.py).
+The yardstick of the median and the trimmed mean is numpy's sort of the models, that of Krum and the medoid one
+product W W^T; the others have none. The models are random; "krum, foe" and "medoid, foe" see honest ones that
+nearly agree and attackers that send the same, which is harder. One thread. Where byzfl defines the same thing,
+the results are compared before anything is timed; its Krum(f + 1) is Krum(f) here (tests/test_peers.py).
 """
 
 import sys
@@ -35,9 +36,21 @@ def refimpl_functions(W: np.ndarray, f: int) -> dict[str, Callable[[], np.ndarra
     found: dict[str, Callable[[], np.ndarray]] = {}
     found |= {name: partial(weighted, weights) for name, weights in aggregate.WEIGHTS.items()}
     found |= {name: partial(rule, W, f) for name, rule in aggregate.RULES.items()}
+    attacked = under_attack(W, f)
+    found |= {
+        "medoid, foe": partial(aggregate.medoid, attacked),
+        "krum, foe": partial(aggregate.krum, attacked, f),
+    }
     found |= {name: partial(attack, own, honest, signals) for name, attack in attacks.ATTACKS.items()}
     del found["none"]
     return found
+
+
+def under_attack(W: Any, f: int) -> Any:
+    """The last n - f models close to each other, the first f all minus their mean."""
+    attacked = W[-1] + W / 1000
+    attacked[:f] = -attacked[f:].mean(0)
+    return attacked
 
 
 def byzfl_functions(W: Any, f: int) -> dict[str, Callable[[], Any]]:
@@ -45,6 +58,7 @@ def byzfl_functions(W: Any, f: int) -> dict[str, Callable[[], Any]]:
     byzfl = common.byzfl()
     rules, honest, h = byzfl.aggregators, W[f:], len(W) - f
     average, median, trimmed, krum = rules.Average(), rules.Median(), rules.TrMean(f), rules.Krum(f + 1)
+    attacked = under_attack(W, f)
     foe = byzfl.attacks.InnerProductManipulation(tau=1.0)
     alie = byzfl.attacks.ALittleIsEnough(tau=-attacks.alie_z(len(W), f) * ((h - 1) / h) ** 0.5)
     return {
@@ -52,6 +66,7 @@ def byzfl_functions(W: Any, f: int) -> dict[str, Callable[[], Any]]:
         "median": lambda: median(W),
         "trimmed-mean": lambda: trimmed(W),
         "krum": lambda: krum(W),
+        "krum, foe": lambda: krum(attacked),
         "foe": lambda: foe(honest),
         "alie": lambda: alie(honest),
     }
@@ -59,7 +74,8 @@ def byzfl_functions(W: Any, f: int) -> dict[str, Callable[[], Any]]:
 
 def yardsticks(W: np.ndarray) -> dict[str, Callable[[], np.ndarray]]:
     sort, product = partial(np.sort, W, axis=0), partial(np.matmul, W, W.T)
-    return {"median": sort, "trimmed-mean": sort, "krum": product, "medoid": product}
+    products = dict.fromkeys(("krum", "medoid", "krum, foe", "medoid, foe"), product)
+    return {"median": sort, "trimmed-mean": sort, **products}
 
 
 def measure(n: int, f: int, d: int, dtype: str, count: int) -> list[dict[str, Any]]:
@@ -80,7 +96,7 @@ def measure(n: int, f: int, d: int, dtype: str, count: int) -> list[dict[str, An
     results = []
     for name in columns["refimpl"]:
         turns = {column: functions[name] for column, functions in columns.items() if name in functions}
-        results.append({"name": name, "n": n, "f": f, "d": d, "ms": common.take_turns(turns, count)})
+        results.append({"name": name, "n": n, "f": f, "d": d, "ms": common.take_turns(turns, count, 0.05)})
     return results
 
 

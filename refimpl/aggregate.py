@@ -112,8 +112,7 @@ def medoid(W: Array) -> Array:
 
     Models that are not finite are infinitely far from all; see `_closest` for what that decides.
     """
-    xp = module_of(W)
-    return _closest(W, xp.sqrt(squared_distances(W)))
+    return _closest(W, module_of(W).sqrt)
 
 
 @quiet
@@ -126,9 +125,12 @@ def krum(W: Array, f: int) -> Array:
     xp = module_of(W)
     n = W.shape[-2]
     require_krum(n, f)
-    D = squared_distances(W)
-    others = xp.where(xp.eye(n, dtype=bool), xp.inf, D)
-    return _closest(W, xp.sort(others, axis=-1)[..., : n - f - 2])
+
+    def nearest(D: Array) -> Array:
+        others = xp.where(xp.eye(n, dtype=bool), xp.inf, D)
+        return xp.sort(others, axis=-1)[..., : n - f - 2]
+
+    return _closest(W, nearest)
 
 
 def require_trimmable(n: int, f: int) -> None:
@@ -153,11 +155,18 @@ def squared_distances(W: Array) -> Array:
 
     Infinite for a model that is not finite, and where the square overflows.
     """
-    xp = module_of(W)
-    # Products pay for long models; a GPU would have to wait for the answer which pairs are close.
-    D = by_products(W) if xp is np and W.shape[-1] >= 512 else by_differences(W)
+    return _or_infinite(by_products(W) if _long(W) else by_differences(W))
+
+
+def _long(W: Array) -> bool:
+    """Are products worth it? Not on a GPU, which would have to wait for the answer which pairs are close."""
+    return module_of(W) is np and W.shape[-1] >= 512 and W.dtype.kind == "f"
+
+
+def _or_infinite(D: Array) -> Array:
+    xp = module_of(D)
     D = xp.where(xp.isfinite(D), D, xp.inf)
-    return xp.where(xp.eye(W.shape[-2], dtype=bool), 0, D)
+    return xp.where(xp.eye(D.shape[-1], dtype=bool), 0, D)
 
 
 @quiet
@@ -234,17 +243,34 @@ def _sorted(W: Array, start: int, stop: int) -> Array:
     return xp.where(xp.isnan(s), xp.inf, s)
 
 
-def _closest(W: Array, D: Array) -> Array:
-    """The row of W whose row of D has the smallest sum. (..., n, d), (..., n, m) -> (..., d).
+def _closest(W: Array, score: Callable[[Array], Array]) -> Array:
+    """The row of W whose row of score(squared distances), (..., n, m), has the smallest sum: -> (..., d).
 
-    Infinite distances are compared as if they all grew without bound together: fewest of them first, then
-    the smallest sum of the finite ones, then the lowest index. So a few models far away do not hide the rest.
+    Ties go to the lowest index; where products have rounded, differences decide them.
     """
     xp = module_of(W)
-    far = xp.isinf(D).sum(axis=-1)
-    near = xp.where(xp.isinf(D), 0, D).sum(axis=-1)
-    best = xp.where(far == far.min(axis=-1, keepdims=True), near, xp.inf).argmin(axis=-1)
+    best, rivals = _smallest(score(squared_distances(W)))
+    if _long(W):
+        best = np.asarray(best)
+        for i in map(tuple, np.argwhere(rivals.sum(axis=-1) > 1)):
+            V = W[i]
+            if (V[rivals[i]] != V[best[i]]).any():
+                best[i], _ = _smallest(score(_or_infinite(by_differences(V))))
     return xp.take_along_axis(W, best[..., None, None], axis=-2)[..., 0, :]
+
+
+def _smallest(R: Array) -> tuple[Array, Array]:
+    """Which row has the smallest sum, and which are as small but for rounding: (..., n, m) -> (...), (..., n).
+
+    Infinite entries are compared as if they all grew without bound together: fewest of them first, then the
+    smallest sum of the finite ones, then the lowest index. So a few models far away do not hide the rest.
+    """
+    xp = module_of(R)
+    far = xp.isinf(R).sum(axis=-1)
+    near = xp.where(xp.isinf(R), 0, R).sum(axis=-1)
+    near = xp.where(far == far.min(axis=-1, keepdims=True), near, xp.inf)
+    rivals = near <= (1 + 1e-9 + 8 * xp.finfo(near.dtype).eps) * near.min(axis=-1, keepdims=True)
+    return near.argmin(axis=-1), rivals
 
 
 # --- By name ------------------------------------------------------------------------------------------------

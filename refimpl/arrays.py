@@ -22,6 +22,8 @@ quiet = np.errstate(over="ignore", under="ignore", divide="ignore", invalid="ign
 
 def module_of(array: Array) -> ModuleType:
     """The module, numpy or cupy, that `array` belongs to. Raises TypeError for lists and scalars."""
+    if type(array) is np.ndarray:
+        return np
     module = sys.modules[type(array).__module__.partition(".")[0]]
     if not hasattr(module, "ndarray"):
         raise TypeError(f"needs an array of numpy or cupy, got {type(array).__name__}")

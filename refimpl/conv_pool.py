@@ -48,11 +48,15 @@ class Saved(NamedTuple):
 def conv_pool(x: Array, K: Array, saved: list | None = None, image: bool = False) -> Array:
     """maxpool2d(conv2d(x, K)): (..., H, W, n, C), (..., 3, 3, C, O) -> (..., T, U, n, O).
 
-    To rounding, but the equal pixels of a background stay equal, so that the same one of them learns. Where a
-    sum overflows it is NaN, not infinite. `image` says that x has one channel and that nobody will ask for its
-    derivative: with no channels to sum over the transform would save nothing, and is left out.
+    To rounding, but the equal pixels of a background stay equal, so that the same one of them learns. `image`
+    says that x has one channel and that nobody will ask for its derivative: with no channels to sum over the
+    transform would save nothing, and is left out. Otherwise up to four pixels are added first: at infinities,
+    and near the largest float, the result is NaN where `layers` has a number or an infinity.
     """
+    if image and x.shape[-1] != 1:
+        raise ValueError(f"an image has one channel, got {x.shape[-1]}")
     xp = module_of(x)
+    x = x.astype(xp.result_type(x, K), copy=False)
     *outer, H, W, n, C = x.shape
     *lead, _, _, _, O = K.shape
     T, U = H // 2, W // 2
@@ -87,7 +91,10 @@ def conv_pool(x: Array, K: Array, saved: list | None = None, image: bool = False
 
 
 def conv_pool_backward(dy: Array, saved: Saved) -> tuple[Array, Array]:
-    """dK (..., 3, 3, C, O), and dx, None for an image. Every line is the transpose of one of `conv_pool`."""
+    """dK (..., 3, 3, C, O), and dx, None for an image. Every line is the transpose of one of `conv_pool`.
+
+    The leading axes of x and K must have been the same.
+    """
     (*_, H, W, _, C), image, kernel, steps = saved
     xp = module_of(dy)
     *lead, T, U, n, O = dy.shape

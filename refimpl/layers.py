@@ -64,7 +64,7 @@ def conv2d_backward_kernel(dy: Array, x: Array) -> Array:
 def columns(x: Array, H: int, W: int) -> Array:
     """The 3x3 surroundings of pixels (0, 0) ... (H - 1, W - 1), x being 0 outside: -> (..., n H W, 9 C).
 
-    Nine times the memory of x, so callers take few samples at a time: see models.FLOATS.
+    Nine times the memory of x, so callers take few samples at a time: see arrays.FLOATS.
     """
     xp = module_of(x)
     x = x[..., : H + 1, : W + 1, :]

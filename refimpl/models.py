@@ -123,7 +123,7 @@ def cnn(side: int = 28, channels: Sequence[int] = (32, 64, 64), hidden: int = 12
         *convolution_tensors(convolutions, (1, *channels)),
         *dense_tensors(affine, (math.prod(pooled), hidden, classes)),
     ]
-    # The first convolution is the largest: the 9 pixels that each pixel sees, its outputs; twice, for the rest.
+    # The 9 pixels that each pixel sees and its outputs, twice, for what follows; conv_pool cuts what is larger.
     widest = 2 * side**2 * (9 + channels[0])
 
     def forward(t: Tensors, X: Array, saved: list | None) -> Array:

@@ -62,29 +62,43 @@ class Setting(NamedTuple):
         return _normal(len(self.graph), tuple(self.attackers.tolist()))
 
     @property
+    def colluding(self) -> bool:
+        """Do all attackers send one and the same message?"""
+        return isinstance(self.attack, str) and self.attack in COLLUDING and len(self.attackers) > 0
+
+    @property
     def message(self) -> np.ndarray:
-        """(N,) which message each worker sends: its own, k, or one that all attackers send, numbered last."""
-        return _messages(len(self.graph), tuple(self.attackers.tolist()), self.attack in COLLUDING)[0]
+        """(N,) the number of the message that each worker sends: its own number, as each sends its own.
+
+        If the attackers collude, the normal workers' messages come first, in order, then the attackers' one.
+        """
+        return _messages(len(self.graph), tuple(self.attackers.tolist()), self.colluding)[0]
 
     @property
     def sender(self) -> np.ndarray:
-        """(M,) who sends each message, of several the first."""
-        return _messages(len(self.graph), tuple(self.attackers.tolist()), self.attack in COLLUDING)[1]
+        """(M,) who sends each message; of several the first."""
+        return _messages(len(self.graph), tuple(self.attackers.tolist()), self.colluding)[1]
 
 
 @functools.lru_cache(maxsize=8)
 def _normal(N: int, attackers: tuple[int, ...]) -> np.ndarray:
-    return np.setdiff1d(np.arange(N), attackers)
+    return _fixed(np.setdiff1d(np.arange(N), attackers))
 
 
 @functools.lru_cache(maxsize=8)
 def _messages(N: int, attackers: tuple[int, ...], colluding: bool) -> tuple[np.ndarray, np.ndarray]:
-    if not (colluding and attackers):
-        return np.arange(N), np.arange(N)
+    if not colluding:
+        return _fixed(np.arange(N)), _fixed(np.arange(N))
     honest = _normal(N, attackers)
     number = np.full(N, len(honest))
     number[honest] = np.arange(len(honest))
-    return number, np.append(honest, attackers[0])
+    return _fixed(number), _fixed(np.append(honest, attackers[0]))
+
+
+def _fixed(shared: np.ndarray) -> np.ndarray:
+    """Read-only: the next caller gets the same array."""
+    shared.flags.writeable = False
+    return shared
 
 
 class State(NamedTuple):
@@ -146,9 +160,11 @@ class Group(NamedTuple):
     receivers: Array  # (u, m) worker numbers
     members: Array  # (u, n) their neighbourhoods
     own: Array  # (u, m) the receivers' positions in these
-    messages: Array  # (u, n) the members' messages
-    heard: Array  # (u, s) these, each once
-    place: Array | None  # (u, n) where among the heard ones each member's is; None if it is its own
+    messages: Array | None  # (u, n) the numbers of the members' messages; None for all there are, in order
+    heard: Array | None  # (u, s) these, each once, ascending; likewise
+    place: (
+        Array | None
+    )  # (u, n) where among the heard ones each member's is; None if messages and heard are equal
     X: Array  # (u, m, rows, ...) local data; None if the round's batch is used
     y: Array  # (u, m, rows)
     active: list[tuple[int, int]]  # see `neighbour_risks`
@@ -180,12 +196,20 @@ def _group(setting: Setting, block: graphs.Block, sizes: np.ndarray) -> Group:
     receivers, members, own = map(xp.asarray, block)
     messages = setting.message[block.members]
     heard, place = graphs.distinct(messages)
+    everything = np.arange(len(setting.sender))[None]
     local = setting.risk == "local" and setting.rule in aggregate.WEIGHTS
     X, y = (data.X[receivers], data.y[receivers]) if local else (None, None)
     return Group(
-        receivers, members, own, xp.asarray(messages), xp.asarray(heard),
-        None if np.array_equal(heard, messages) else xp.asarray(place), X, y, active,
-    )  # fmt: skip
+        receivers,
+        members,
+        own,
+        None if np.array_equal(messages, everything) else xp.asarray(messages),
+        None if np.array_equal(heard, everything) else xp.asarray(heard),
+        None if np.array_equal(messages, heard) else xp.asarray(place),
+        X,
+        y,
+        active,
+    )
 
 
 @quiet
@@ -234,9 +258,9 @@ def messages(setting: Setting, W_hat: Array, signals: Array | None) -> Array:
     attackers, honest = setting.attackers, setting.honest
     if not len(attackers):
         return W_hat
-    if isinstance(setting.attack, str) and setting.attack in COLLUDING:
+    if setting.colluding:
         sent = W_hat[beside(W_hat, setting.sender)]
-        sent[-1] = COLLUDING[setting.attack](sent[:-1], len(attackers))
+        sent[-1] = COLLUDING[str(setting.attack)](sent[:-1], len(attackers))
         return sent
     attack = ATTACKS[setting.attack] if isinstance(setting.attack, str) else setting.attack
     sent, attackers = W_hat.copy(), beside(W_hat, attackers)
@@ -244,9 +268,9 @@ def messages(setting: Setting, W_hat: Array, signals: Array | None) -> Array:
     return sent
 
 
-def models_of(sent: Array, messages: Array) -> Array:
-    """(M, d), (u, n) message numbers -> (u, n, d), without a copy if these are all M in order."""
-    return sent[None] if messages.shape == (1, len(sent)) else sent[messages]
+def models_of(sent: Array, messages: Array | None) -> Array:
+    """(M, d), (u, n) message numbers -> (u, n, d); None for all in order, which need no copy: -> (1, M, d)."""
+    return sent[None] if messages is None else sent[messages]
 
 
 # A message that several members send is scored once and combined once, with the sum of their weights.

@@ -217,6 +217,9 @@ MUTANTS = [
      lambda f: quiet(lambda W: np.abs((W**2).sum(1)[:, None] + (W**2).sum(1) - 2 * W @ W.T)),
      rules("distances_between_models_that_agree_to_ten_digits_far_from_the_origin", d=50),
      rules("squared_distances_equal_the_oracle", zeros=0)),
+    ("rounding decides ties", A, "_smallest", lambda f: lambda R: (f(R)[0], np.zeros(R.shape[:-1], bool)),
+     rules("zeros_behind_a_model_decide_nothing"),
+     rules("ties_between_long_models_go_to_the_lowest_index_too", d=600, dtype="float64")),
     ("no pair is close", A, "connected_components",
      lambda f: lambda close, directed: (1, np.arange(len(close))),
      *(rules("distances_by_products_are_those_by_differences", what=what, d=600, dtype="float64")

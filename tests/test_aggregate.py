@@ -252,6 +252,30 @@ def test_squared_distances_equal_the_oracle(zeros, W):
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("d", [7, 600])
+def test_ties_between_long_models_go_to_the_lowest_index_too(d, dtype):
+    """Seven corners, all as far apart; products would round the seven scores differently."""
+    W = np.eye(7, d, dtype=dtype)
+    for order in itertools.islice(itertools.permutations(range(7)), 0, 5040, 97):
+        V = W[list(order)]
+        assert_array_equal(aggregate.krum(V, 2), V[0])
+        assert_array_equal(aggregate.medoid(V), V[0])
+        assert_array_equal(aggregate.krum(np.stack([V, V[::-1]]), 2), V[[0, -1]])
+
+
+@given(strategies.models(strategies.few, least=7), st.integers(1, 2))
+def test_zeros_behind_a_model_decide_nothing(W, f):
+    long = np.pad(W, ((0, 0), (0, 600)))
+    assert_array_equal(aggregate.krum(long, f)[: W.shape[1]], aggregate.krum(W, f))
+    assert_array_equal(aggregate.medoid(long)[: W.shape[1]], aggregate.medoid(W))
+
+
+def test_distances_of_whole_numbers_are_whole():
+    W = np.random.default_rng(0).integers(-3, 4, (5, 600))
+    assert_array_equal(aggregate.squared_distances(W), ((W[:, None] - W) ** 2).sum(axis=-1))
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
 @pytest.mark.parametrize("d", [600, 56806])
 @pytest.mark.parametrize("what", ["spread", "clusters", "repeated", "chain", "nested", "lost"])
 def test_distances_by_products_are_those_by_differences(what, d, dtype):

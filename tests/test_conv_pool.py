@@ -97,6 +97,22 @@ def test_float32_loses_no_more_than_the_plain_form_times_ten():
     assert error < 10 * usual < 1e-4
 
 
+@pytest.mark.parametrize("image", [False, True])
+def test_mixed_precision_is_the_wider(image):
+    C = 1 if image else 2
+    x, K, dy = normal(2, 6, 6, C).astype("float32"), normal(3, 3, C, 3), normal(2, 3, 3, 3, seed=1)
+    y, dK, _ = fast(x, K, dy, image)
+    expected = plain(x.astype("float64"), K, dy)
+    assert y.dtype == dK.dtype == np.float64
+    assert_allclose(y, expected[0], rtol=1e-10, atol=1e-12)
+    assert_allclose(dK, expected[1], rtol=1e-10, atol=1e-12)
+
+
+def test_an_image_has_one_channel():
+    with pytest.raises(ValueError, match="one channel, got 2"):
+        conv_pool.conv_pool(np.ones((4, 4, 1, 2)), np.ones((3, 3, 2, 1)), image=True)
+
+
 def test_nan_reaches_the_output():
     x, K = np.zeros((1, 6, 6, 2)), np.ones((3, 3, 2, 1))
     x[0, 2, 3, 1] = np.nan

@@ -76,15 +76,17 @@ def test_neighbourhoods_beyond_what_fits_in_memory_are_taken_in_turn(name, monke
     assert_allclose(after(s, 2).state.W, whole.state.W, rtol=1e-12)
 
 
-@pytest.mark.parametrize("rule", ["adaptive", "inverse-risk", "average", "krum"])
-@pytest.mark.parametrize("name", GRAPHS)
+@pytest.mark.parametrize("rule", ["adaptive", "inverse-risk", "average", "median", "medoid"])
+@pytest.mark.parametrize("attackers", [[0], [1, 4], [3, 5, 6], [0, 1, 2, 3, 4, 6]], ids=str)
+@pytest.mark.parametrize("name", [*GRAPHS, "as many messages as members"])
 @pytest.mark.parametrize("attack", attacks.COLLUDING)
-def test_a_message_of_several_is_scored_once_and_counts_for_all(attack, name, rule, monkeypatch):
+def test_a_message_of_several_is_scored_once_and_counts_for_all(attack, name, attackers, rule, monkeypatch):
     """The same as if every attacker sent a message of its own, which happened to be the same."""
-    if rule == "krum" and name != "complete":
-        pytest.skip("Krum needs more neighbours")
-    s = setting(graph=GRAPHS[name], rule=rule, attack=attack, attackers=[1, 4], risk="batch")
-    one_each = s._replace(attack=lambda *given: np.stack([attacks.ATTACKS[attack](*given)] * 2))
+    if name not in GRAPHS:  # 0 to 3 hear all but one of the honest, and the attackers
+        monkeypatch.setattr(train, "FLOATS", 0)
+    crowd = graphs.from_edges(7, [*itertools.combinations([0, 1, 2, 4, 5, 6], 2), (3, 5), (3, 6)])
+    s = setting(graph=GRAPHS.get(name, crowd), rule=rule, attack=attack, attackers=attackers, risk="batch")
+    one_each = s._replace(attack=lambda *given: np.stack([attacks.ATTACKS[attack](*given)] * len(attackers)))
     scored, neighbour_risks = [], train.neighbour_risks
     monkeypatch.setattr(
         train,
@@ -92,13 +94,30 @@ def test_a_message_of_several_is_scored_once_and_counts_for_all(attack, name, ru
         lambda model, M, *rest: scored.append(M.shape[1]) or neighbour_risks(model, M, *rest),
     )
     once, each = after(s, 2), after(one_each, 2)
-    assert_array_equal(once.sent[1], once.sent[4])
+    assert_array_equal(once.sent[attackers[0]], once.sent[attackers[-1]])
     for part in ("sent", "risks", "weights"):
         for a, b in zip(getattr(once, part), getattr(each, part), strict=True):
             assert_allclose(a, b, rtol=1e-12)
     assert_allclose(once.state.W, each.state.W, rtol=1e-12)
     if rule in aggregate.WEIGHTS and name == "complete":
-        assert scored == [6, 6, 7, 7]
+        assert scored == [8 - len(attackers)] * 2 + [7, 7]
+
+
+def test_what_is_kept_for_the_next_setting_cannot_be_written_to():
+    s = setting(attack="alie", attackers=[1, 4])
+    for kept in (s.honest, s.message, s.sender):
+        with pytest.raises(ValueError, match="read-only"):
+            kept[0] = 3
+
+
+def test_an_attack_may_be_an_object_without_a_hash():
+    class Zero:
+        __hash__ = None
+
+        def __call__(self, own, honest, signals):
+            return 0 * own
+
+    assert not after(setting(attack=Zero(), attackers=[2]), 1).sent[2].any()
 
 
 # --- One round, step by step --------------------------------------------------------------------------------
