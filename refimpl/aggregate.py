@@ -14,6 +14,8 @@ from scipy.sparse.csgraph import connected_components
 
 from refimpl.arrays import FLOATS, Array, boxes, grain, module_of, quiet
 
+PRODUCTS = FLOATS  # as many differences are computed as such; of more, distances come from products
+
 # --- The paper's rule ---------------------------------------------------------------------------------------
 
 
@@ -155,12 +157,17 @@ def squared_distances(W: Array) -> Array:
 
     Infinite for a model that is not finite, and where the square overflows.
     """
-    return _or_infinite(by_products(W) if _long(W) else by_differences(W))
+    return _or_infinite(_distances(W).astype(W.dtype, copy=False))
 
 
-def _long(W: Array) -> bool:
+def _distances(W: Array) -> Array:
+    return by_products(W) if _large(W) else by_differences(W)
+
+
+def _large(W: Array) -> bool:
     """Are products worth it? Not on a GPU, which would have to wait for the answer which pairs are close."""
-    return module_of(W) is np and W.shape[-1] >= 512 and W.dtype.kind == "f"
+    *_, n, d = W.shape
+    return module_of(W) is np and n * n * d > PRODUCTS and W.dtype.kind == "f"
 
 
 def _or_infinite(D: Array) -> Array:
@@ -190,7 +197,7 @@ def by_products(W: np.ndarray) -> np.ndarray:
 
     The subtraction loses digits between models that are closer to each other than to the mean. It loses few
     enough for 1e-10 as long as the result is not much smaller than |c_i|^2 + |c_j|^2; the other pairs are done
-    again, about a model among them, and by differences where that does not help. In float64 throughout.
+    again, about a model among them, and by differences where that does not help. In float64, whatever W is.
     """
     *lead, n, _ = W.shape
     finite = np.isfinite(W).all(axis=-1)
@@ -200,7 +207,7 @@ def by_products(W: np.ndarray) -> np.ndarray:
             D[i] = _about_mean(W[i])
         elif finite[i].any():
             D[i][np.ix_(finite[i], finite[i])] = _about_mean(W[i][finite[i]])
-    return D.astype(W.dtype)
+    return D
 
 
 def _about_mean(V: np.ndarray, first: bool = False) -> np.ndarray:
@@ -249,8 +256,8 @@ def _closest(W: Array, score: Callable[[Array], Array]) -> Array:
     Ties go to the lowest index; where products have rounded, differences decide them.
     """
     xp = module_of(W)
-    best, rivals = _smallest(score(squared_distances(W)))
-    if _long(W):
+    best, rivals = _smallest(score(_or_infinite(_distances(W))))
+    if _large(W):
         best = np.asarray(best)
         for i in map(tuple, np.argwhere(rivals.sum(axis=-1) > 1)):
             V = W[i]

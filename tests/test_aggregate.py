@@ -1,5 +1,6 @@
 """The paper's baselines: average, medoid, median, trimmed mean, Krum. The weights are in test_weights.py."""
 
+import contextlib
 import itertools
 import math
 
@@ -231,48 +232,64 @@ def test_as_few_models_as_allowed_are_accepted(name):
         assert_array_equal(RULES[name][0](np.ones((least(f), 2)), f), [1, 1])
 
 
-@pytest.mark.parametrize("d", [50, 600])  # by differences, and by products
-def test_distances_between_models_that_agree_to_ten_digits_far_from_the_origin(d):
+@contextlib.contextmanager
+def distances_by(products):
+    """By products also of few numbers, or by differences also of many."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(aggregate, "PRODUCTS", 0 if products else math.inf)
+        yield
+
+
+both = pytest.mark.parametrize("products", [False, True], ids=["differences", "products"])
+
+
+@both
+def test_distances_between_models_that_agree_to_ten_digits_far_from_the_origin(products):
     rng = np.random.default_rng(0)
-    offsets = rng.integers(-512, 512, size=(6, d)) / 2**24  # exact beside 1e6, and below its tenth digit
+    offsets = rng.integers(-512, 512, size=(6, 50)) / 2**24  # exact beside 1e6, and below its tenth digit
     W = 1e6 + offsets
     exact = ((offsets[:, None] - offsets) ** 2).sum(axis=-1)
-    assert_allclose(aggregate.squared_distances(W), exact, rtol=1e-9)
+    with distances_by(products):
+        assert_allclose(aggregate.squared_distances(W), exact, rtol=1e-9)
     gram = (W**2).sum(1)[:, None] + (W**2).sum(1) - 2 * W @ W.T
     assert np.abs(gram - exact).max() > 0.1 * exact.max()  # the identity that must not be used here
 
 
-@pytest.mark.parametrize("zeros", [0, 600])  # likewise
+@both
 @given(strategies.models(strategies.hard))
-def test_squared_distances_equal_the_oracle(zeros, W):
+def test_squared_distances_equal_the_oracle(products, W):
     exact = oracles.squared_distances(W.tolist())
     expected = [[math.inf if d is None else float(d) for d in row] for row in exact]
-    computed = aggregate.squared_distances(np.pad(W, ((0, 0), (0, zeros))))
-    assert_allclose(computed, expected, rtol=1e-9, atol=1e-300)
+    with distances_by(products):
+        assert_allclose(aggregate.squared_distances(W), expected, rtol=1e-9, atol=1e-300)
 
 
+@both
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
-@pytest.mark.parametrize("d", [7, 600])
-def test_ties_between_long_models_go_to_the_lowest_index_too(d, dtype):
-    """Seven corners, all as far apart; products would round the seven scores differently."""
-    W = np.eye(7, d, dtype=dtype)
-    for order in itertools.islice(itertools.permutations(range(7)), 0, 5040, 97):
-        V = W[list(order)]
-        assert_array_equal(aggregate.krum(V, 2), V[0])
-        assert_array_equal(aggregate.medoid(V), V[0])
-        assert_array_equal(aggregate.krum(np.stack([V, V[::-1]]), 2), V[[0, -1]])
+def test_seven_corners_as_far_apart_are_a_tie(products, dtype):
+    """Which products alone would break, by rounding."""
+    W = np.eye(7, 20, dtype=dtype)
+    with distances_by(products):
+        for order in itertools.islice(itertools.permutations(range(7)), 0, 5040, 97):
+            V = W[list(order)]
+            assert_array_equal(aggregate.krum(V, 2), V[0])
+            assert_array_equal(aggregate.medoid(V), V[0])
+            assert_array_equal(aggregate.krum(np.stack([V, V[::-1]]), 2), V[[0, -1]])
 
 
 @given(strategies.models(strategies.few, least=7), st.integers(1, 2))
-def test_zeros_behind_a_model_decide_nothing(W, f):
-    long = np.pad(W, ((0, 0), (0, 600)))
-    assert_array_equal(aggregate.krum(long, f)[: W.shape[1]], aggregate.krum(W, f))
-    assert_array_equal(aggregate.medoid(long)[: W.shape[1]], aggregate.medoid(W))
+def test_products_decide_as_differences_do(W, f):
+    with distances_by(products=False):
+        expected = [aggregate.krum(W, f), aggregate.medoid(W)]
+    with distances_by(products=True):
+        assert_array_equal([aggregate.krum(W, f), aggregate.medoid(W)], expected)
 
 
-def test_distances_of_whole_numbers_are_whole():
-    W = np.random.default_rng(0).integers(-3, 4, (5, 600))
-    assert_array_equal(aggregate.squared_distances(W), ((W[:, None] - W) ** 2).sum(axis=-1))
+@both
+def test_distances_of_whole_numbers_are_whole(products):
+    W = np.random.default_rng(0).integers(-3, 4, (5, 60))
+    with distances_by(products):
+        assert_array_equal(aggregate.squared_distances(W), ((W[:, None] - W) ** 2).sum(axis=-1))
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
@@ -295,7 +312,8 @@ def test_distances_by_products_are_those_by_differences(what, d, dtype):
     W = strategies.frozen(np.stack([W, W[::-1]]).astype(dtype))
     expected = aggregate.by_differences(W.astype("float64"))
     expected = np.where(np.isfinite(expected) | np.eye(8, dtype=bool), np.nan_to_num(expected), np.inf)
-    computed = aggregate.squared_distances(W)
+    with distances_by(products=True):
+        computed = aggregate.squared_distances(W)
     assert computed.dtype == dtype
     assert_array_equal(computed, computed.swapaxes(1, 2))
     assert_allclose(computed, expected.astype(dtype), rtol=1e-9 if dtype == "float64" else 1e-6)
