@@ -105,7 +105,7 @@ TASKS = {
             "dtype": "float32",
         },
         note="The paper's whole figure: --epochs 100 --attacks sign-flip arbitrary foe alie "
-        "--rules adaptive average medoid trimmed-mean median krum; most of a day on two cores.",
+        "--rules adaptive average medoid trimmed-mean median krum; about ten hours on two cores.",
         datasets=("mnist", "digits"),
     ),
 }
