@@ -102,7 +102,7 @@ def number(x: float) -> str:
 
 
 def header(width: int, names: list[str]) -> str:
-    return " " * width + "".join(name.rjust(12 if name == "refimpl" else 16) for name in names)
+    return " " * width + "".join(name.rjust(12 if name == "refimpl" else 17) for name in names)
 
 
 def line(first: str, names: list[str], ms: dict[str, Quartiles]) -> str:
@@ -113,7 +113,7 @@ def line(first: str, names: list[str], ms: dict[str, Quartiles]) -> str:
             low, median, high = ms[name]
             cell = f"{number(median)} ±{50 * (high - low) / median:.0f}%"
             cell += "" if name == "refimpl" else f" {median / ms['refimpl'][1]:.2g}x"
-        first += cell.rjust(12 if name == "refimpl" else 16)
+        first += cell.rjust(12 if name == "refimpl" else 17)
     return first.rstrip()
 
 

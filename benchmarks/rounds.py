@@ -204,9 +204,9 @@ def main(argv: list[str] | None = None) -> int:
                 with common.threads(threads):
                     row = measure(task, dtype, gpu, args.rounds)
                 if not results:
-                    print("Milliseconds per round, by task, dtype and threads, and times refimpl's")
-                    print(common.header(20, list(row["ms"])))
-                first = f"{task:9}{dtype:8}{threads:3}"
+                    print("Milliseconds per round by task, bits, threads; and how many times refimpl's")
+                    print(common.header(14, list(row["ms"])))
+                first = f"{task:9}{dtype[5:]}{threads:3}"
                 print(common.line(first, list(row["ms"]), row["ms"]), flush=True)
                 results.append({"task": task, "dtype": dtype, "threads": threads, **row})
     common.write(args.out, "rounds.json", {"results": results})
