@@ -43,7 +43,7 @@ def conv2d(x: Array, K: Array, size: tuple[int, int] | None = None) -> Array:
     """y[i, j, o] = sum_{s, t, c} x[i + s - 1, j + t - 1, c] K[s, t, c, o], x being 0 outside; no bias.
 
     3x3 kernel, stride 1, padding 1: (..., n, H, W, C), (..., 3, 3, C, O) -> (..., n, H, W, O), or as many
-    rows i and columns j as `size` says.
+    rows i and columns j as `size` says. The plain form: networks take it together with pooling, in conv_pool.
     """
     size = size or x.shape[-3:-1]
     y = columns(x, *size) @ K.reshape(*K.shape[:-4], -1, K.shape[-1])
@@ -64,7 +64,7 @@ def conv2d_backward_kernel(dy: Array, x: Array) -> Array:
 def columns(x: Array, H: int, W: int) -> Array:
     """The 3x3 surroundings of pixels (0, 0) ... (H - 1, W - 1), x being 0 outside: -> (..., n H W, 9 C).
 
-    Nine times the memory of x, so callers take few samples at a time: see arrays.FLOATS.
+    Nine times the memory of x.
     """
     xp = module_of(x)
     x = x[..., : H + 1, : W + 1, :]
@@ -72,13 +72,8 @@ def columns(x: Array, H: int, W: int) -> Array:
     padded = xp.zeros((*lead, n, H + 2, W + 2, C), x.dtype)
     padded[..., 1 : h + 1, 1 : w + 1, :] = x
     *outer, to_sample, down, right, to_channel = padded.strides
-    view = xp.lib.stride_tricks.as_strided
-    if C > 1:
-        around = view(padded, (*lead, n, H, W, 3, 3 * C), (*outer, to_sample, down, right, down, to_channel))
-        return around.reshape(*lead, n * H * W, 9 * C)
-    # The same in another memory order: rows of W pixels are faster to copy than rows of 3.
-    around = view(padded, (*lead, 3, 3, n, H, W), (*outer, down, right, to_sample, down, right))
-    return around.reshape(*lead, 9, n * H * W).swapaxes(-1, -2)
+    shape, strides = (*lead, n, H, W, 3, 3 * C), (*outer, to_sample, down, right, down, to_channel)
+    return xp.lib.stride_tricks.as_strided(padded, shape, strides).reshape(*lead, n * H * W, 9 * C)
 
 
 def maxpool2d(x: Array) -> Array:
