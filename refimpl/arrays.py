@@ -60,8 +60,8 @@ def grain(xp: ModuleType) -> int:
 def keep_memory() -> None:
     """Has the C library keep what is freed for the next array, instead of asking the system for it again.
 
-    glibc learns this from the largest array that it has seen freed, up to 32 MB. Until then a round spends a
-    third of its time on memory that the system hands out page by page.
+    glibc learns this from the largest array that it has seen freed, up to 32 MB. Until then a round of HAR
+    spends a third of its time on memory that the system hands out page by page.
     """
     np.empty(31 * 2**20, np.uint8)
 

@@ -42,7 +42,7 @@ class Saved(NamedTuple):
     shape: tuple[int, ...]  # of the input
     image: bool
     kernel: Array  # (..., 1, 16, C, O) G g G^T; of an image (..., 1, 9, O), g itself
-    steps: list[tuple[slice, Array, Array]]  # t rows of windows at a time: V, as in `_outputs`, and `_first`
+    steps: list[tuple[slice, Array, Array]]  # t rows of windows at a time, V as in `conv_pool`, and `_first`
 
 
 def conv_pool(x: Array, K: Array, saved: list | None = None, image: bool = False) -> Array:

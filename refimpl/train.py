@@ -162,9 +162,7 @@ class Group(NamedTuple):
     own: Array  # (u, m) the receivers' positions in these
     messages: Array | None  # (u, n) the numbers of the members' messages; None for all there are, in order
     heard: Array | None  # (u, s) these, each once, ascending; likewise
-    place: (
-        Array | None
-    )  # (u, n) where among the heard ones each member's is; None if messages and heard are equal
+    place: Array | None  # (u, n) where among the heard ones each member's is; None if messages equal heard
     X: Array  # (u, m, rows, ...) local data; None if the round's batch is used
     y: Array  # (u, m, rows)
     active: list[tuple[int, int]]  # see `neighbour_risks`

@@ -165,3 +165,12 @@ def test_weights_and_combine_keep_dtype(dtype):
     assert aggregate.inverse_risk_weights(r).dtype == dtype
     assert aggregate.adaptive_weights(r, 2).dtype == dtype
     assert aggregate.combine(aggregate.adaptive_weights(r, 0), np.ones((3, 2), dtype)).dtype == dtype
+
+
+def test_the_guard_against_models_that_are_not_finite_changes_no_bit():
+    rng = np.random.default_rng(0)
+    c, W = rng.random((5, 9)), rng.normal(size=(9, 300))
+    c[:, 4], W[4] = 0, 0  # the guard puts zeros where a model is lost, and is not needed where none is
+    lost = W.copy()
+    lost[4, 7] = np.nan
+    assert_array_equal(aggregate.combine(c, lost), aggregate.combine(c, W))
