@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from threadpoolctl import threadpool_info, threadpool_limits
 
-from refimpl import experiment
+from refimpl.experiments import files
 
 Quartiles = list[float]  # 25 %, 50 % and 75 % of the times, in milliseconds
 
@@ -120,4 +120,4 @@ def line(first: str, names: list[str], ms: dict[str, Quartiles]) -> str:
 def write(folder: Path, name: str, report: dict[str, Any]) -> None:
     """The report and the machine, as JSON."""
     folder.mkdir(parents=True, exist_ok=True)
-    experiment.write(folder / name, json.dumps({"machine": machine(), **report}, indent=1) + "\n")
+    files.write(folder / name, json.dumps({"machine": machine(), **report}, indent=1) + "\n")

@@ -29,8 +29,10 @@ from typing import Any, NamedTuple
 import common
 import numpy as np
 
-from refimpl import arrays, attacks, draws, experiment, graphs, models, train
-from refimpl.cli import HelpFormatter, Parser, whole_number
+import refimpl
+from refimpl import algorithm, arrays, attacks, draws, graphs, models, train
+from refimpl.experiments.cli import HelpFormatter, Parser, whole_number
+from refimpl.experiments.tasks import DTYPES, TASKS
 
 ROWS = {"spambase": 368, "har": 257, "mnist": 640}  # a worker's; MNIST's 6000 would only take memory
 SIDE = 1024  # of the large product
@@ -39,7 +41,7 @@ SIDE = 1024  # of the large product
 class Case(NamedTuple):
     """A task at the paper's size: random data and initial parameters, on the host."""
 
-    model: models.Model
+    model: models.Network
     N: int  # workers
     F: int  # attackers, the first ones
     z: float  # ALIE's
@@ -60,8 +62,9 @@ class Case(NamedTuple):
 
 
 def case(task: str, dtype: str) -> Case:
-    preset = experiment.TASKS[task]
+    preset = TASKS[task]
     model, options, rng = preset.model(), preset.defaults, np.random.default_rng(0)
+    assert isinstance(model, models.Network)
     N, F, n = options["workers"], options["attackers"], ROWS[task]
     X = rng.random((N, n, *model.sample)).astype(dtype)
     y = rng.integers(0, model.layout.fields[-1].size, (N, n))
@@ -72,11 +75,9 @@ def case(task: str, dtype: str) -> Case:
 
 def refimpl_rounds(c: Case, xp: ModuleType) -> Iterator[np.ndarray]:
     """Endless rounds in arrays of `xp`; yields W, which may still be on a device."""
-    test = c.X[0], c.y[0], np.ones((c.N, len(c.X[0])), dtype=bool)
-    data = train.Data(c.X, c.y, *test).to(xp, c.X.dtype.name)
-    setting = train.Setting(
-        c.model, data, graphs.complete(c.N), np.arange(c.F), "adaptive", "alie", "batch",
-        optimizer=c.optimizer, lr=c.lr, batch_size=c.batch_size,
+    setting = algorithm.Setting(
+        c.model, xp.asarray(c.X), xp.asarray(c.y), graphs.complete(c.N), np.arange(c.F), "adaptive", "alie",
+        "batch", c.optimizer, c.lr, batch_size=c.batch_size,
     )  # fmt: skip
     for result in train.rounds(setting, xp.asarray(c.W), seed=0):
         W = result.state.W
@@ -171,14 +172,14 @@ def profile(task: str, dtype: str, count: int) -> None:
 
 
 def is_ours(path: str) -> bool:
-    return Path(path).parent.name == "refimpl"
+    return Path(refimpl.__file__).parent in Path(path).parents
 
 
 def main(argv: list[str] | None = None) -> int:
     p = Parser(description="Milliseconds per round of the three tasks.", formatter_class=HelpFormatter)
     add, cores = p.add_argument, sorted({1, os.cpu_count() or 1})
     add("--tasks", nargs="+", choices=list(ROWS), default=list(ROWS), help="which tasks")
-    add("--dtypes", nargs="+", choices=experiment.DTYPES, default=["float32", "float64"], help="of W")
+    add("--dtypes", nargs="+", choices=DTYPES, default=["float32", "float64"], help="of W")
     add("--threads", nargs="+", type=whole_number(1), default=cores, help="of BLAS and torch")
     add("--rounds", type=whole_number(1), default=15, help="turns of each column, of 0.2 s or one round")
     add("--gpu", action="store_true", help="add a column for an NVIDIA GPU with CuPy")

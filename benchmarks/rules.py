@@ -17,32 +17,37 @@ from typing import Any
 import common
 import numpy as np
 
-from refimpl import aggregate, attacks, experiment
-from refimpl.cli import HelpFormatter, Parser, whole_number
+from refimpl import attacks
+from refimpl.aggregate import RULES
+from refimpl.experiments.cli import HelpFormatter, Parser, whole_number
+from refimpl.experiments.tasks import DTYPES
+from refimpl.fast import distances
+from refimpl.fast.rules import TWINS, Twin, combine
 
 SIZES = {"spambase": (10, 3, 1202), "har": (30, 13, 56806), "mnist": (10, 3, 130890), "100": (100, 40, 56806)}
 
 
 def refimpl_functions(W: np.ndarray, f: int) -> dict[str, Callable[[], np.ndarray]]:
-    """Every rule on the models W (n, d), every attack by the first f on the others."""
+    """Every rule as the engine computes it on W (n, d), every attack by the first f on the others."""
     rng = np.random.default_rng(1)
     own, honest = W[:f], W[f:]
     risks, signals = rng.random(len(W)).astype(W.dtype), (rng.random(own.shape) - 0.5).astype(W.dtype)
     receiver = np.array(f)
 
-    def weighted(weights: Callable) -> np.ndarray:
-        return aggregate.combine(weights(risks, receiver), W)
+    def computed(twin: Twin) -> np.ndarray:
+        return twin.models(W, f) if twin.models else combine(twin.weights(risks, receiver), W)  # type: ignore
 
-    found: dict[str, Callable[[], np.ndarray]] = {}
-    found |= {name: partial(weighted, weights) for name, weights in aggregate.WEIGHTS.items()}
-    found |= {name: partial(rule, W, f) for name, rule in aggregate.RULES.items()}
+    found: dict[str, Callable[[], np.ndarray]] = {
+        name: partial(computed, TWINS[rule.compute]) for name, rule in RULES.items() if name != "local"
+    }
     attacked = under_attack(W, f)
     found |= {
-        "medoid, foe": partial(aggregate.medoid, attacked),
-        "krum, foe": partial(aggregate.krum, attacked, f),
+        "medoid, foe": partial(distances.medoid, attacked),
+        "krum, foe": partial(distances.krum, attacked, f),
     }
-    found |= {name: partial(attack, own, honest, signals) for name, attack in attacks.ATTACKS.items()}
-    del found["none"]
+    for name, attack in attacks.ATTACKS.items():
+        if attack.lies:
+            found[name] = partial(attack.send, own, honest, signals)
     return found
 
 
@@ -104,7 +109,7 @@ def main(argv: list[str] | None = None) -> int:
     p = Parser(description="Milliseconds per call of every rule and attack.", formatter_class=HelpFormatter)
     add = p.add_argument
     add("--sizes", nargs="+", choices=list(SIZES), default=list(SIZES), help="of the tasks, and 100 models")
-    add("--dtype", choices=experiment.DTYPES, default="float32", help="of the models")
+    add("--dtype", choices=DTYPES, default="float32", help="of the models")
     add("--turns", type=whole_number(1), default=15, help="of each column")
     add("--out", type=Path, default=Path("results/benchmarks"), help="folder for rules.json")
     args = p.parse_args(argv)

@@ -20,8 +20,8 @@ import common
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from refimpl import draws, graphs, models, train
-from refimpl.cli import HelpFormatter, Parser, whole_number
+from refimpl import algorithm, draws, graphs, models, train
+from refimpl.experiments.cli import HelpFormatter, Parser, whole_number
 
 # Workers, neighbours besides oneself, hidden units.
 SWEEPS: dict[str, list[tuple[int, int, int]]] = {
@@ -36,10 +36,9 @@ def point(N: int, degree: int, hidden: int, count: int) -> dict[str, Any]:
     rng = np.random.default_rng(0)
     model = models.mlp([57, hidden, 2])
     X, y = rng.random((N, 40, 57)), rng.integers(0, 2, (N, 40))
-    data = train.Data(X, y, X[0], y[0], np.ones((N, 40), dtype=bool))
     graph = graphs.random_regular(N, degree, rng)
     attackers = draws.attackers(N, N // 10, rng)
-    setting = train.Setting(model, data, graph, attackers, "adaptive", "alie", "batch")
+    setting = algorithm.Setting(model, X, y, graph, attackers, "adaptive", "alie", "batch")
     running = train.rounds(setting, draws.initial(model.layout, N, rng), seed=0)
     times = []
     with threadpool_limits(1):

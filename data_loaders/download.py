@@ -100,16 +100,23 @@ def _receive(url: str, part: Path, limit: int, timeout: float) -> None:
 
 
 def _progress(url: str, total: int | None) -> Any:
-    """A bar on a terminal with tqdm installed, elsewhere one line."""
-    if sys.stderr.isatty():
-        try:
-            from tqdm import tqdm
-        except ImportError:
-            pass
-        else:
-            return tqdm(total=total, unit="B", unit_scale=True, desc=url.rpartition("/")[2], leave=False)
+    """A bar, or else one line."""
+    bar = progress_bar(total=total, unit="B", unit_scale=True, desc=url.rpartition("/")[2])
+    if bar is not None:
+        return bar
     print(f"fetching {url}", file=sys.stderr, flush=True)
     return contextlib.nullcontext()
+
+
+def progress_bar(**options: Any) -> Any:
+    """A bar of tqdm, to be updated; None where there is no terminal or no tqdm."""
+    if not sys.stderr.isatty():
+        return None
+    try:
+        from tqdm import tqdm
+    except ImportError:
+        return None
+    return tqdm(**options, leave=False)
 
 
 def one_line(error: BaseException | str) -> str:

@@ -2,10 +2,11 @@
 
 Each takes labels (rows,), the number of workers and a generator, and returns one array of row numbers per
 worker. The arrays are disjoint and together hold every row; only `label_pairs` deals a row to several
-workers. `by_subject` takes the person of each row instead of its label. `deal` chooses by name.
+workers. `by_subject` takes the person of each row instead of its label. The table PARTITIONS is at the end.
 """
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 
@@ -134,23 +135,37 @@ def by_subject(subject: np.ndarray, workers: int, rng: Rng) -> Parts:
     return [np.flatnonzero(subject == person) for person in people]
 
 
-PARTITIONS: dict[str, Callable[[np.ndarray, int, Rng], Parts]] = {
-    "nonuniform": nonuniform,
-    "iid": iid,
-    "shards": shards,
-    "two-labels": two_labels,
-    "label-pairs": label_pairs,
-    "by-subject": by_subject,
+class Partition(NamedTuple):
+    """An entry of PARTITIONS."""
+
+    deal: Callable[[np.ndarray, int, Rng], Parts]
+    """(column of the data set, workers, generator) -> row numbers by worker"""
+    about: str
+    reference: str = "-"
+    by: str = "y"  # the column of `Dataset` that it deals by
+    shares: bool = False  # may several workers hold a row?
+
+
+PARTITIONS = {
+    "nonuniform": Partition(
+        nonuniform, "different shares of each class, all classes at every worker", "Sec. 5"
+    ),
+    "iid": Partition(iid, "equal parts of a random order"),
+    "shards": Partition(shards, "sorted by label, two pieces for each worker", "McMahan et al. 2017"),
+    "two-labels": Partition(two_labels, "two labels for each worker", "supplement C"),
+    "label-pairs": Partition(
+        label_pairs, "ten fixed pairs of labels, rows shared", "the authors' released code", shares=True
+    ),
+    "by-subject": Partition(by_subject, "one worker per person", "Sec. 5", by="subject"),
 }
 
 
-def deal(name: str, data: Dataset, workers: int, rng: Rng) -> Parts:
-    """The data set's rows by PARTITIONS[name]: by-subject works on the persons, the others on the labels."""
-    if name != "by-subject":
-        return PARTITIONS[name](data.y, workers, rng)
-    if data.subject is None:
-        raise ValueError("by-subject needs data with a person for each row, got none")
-    return by_subject(data.subject, workers, rng)
+def deal(partition: Partition, data: Dataset, workers: int, rng: Rng) -> Parts:
+    """The data set's rows, by the column that the partition asks for."""
+    column = getattr(data, partition.by)
+    if column is None:
+        raise ValueError(f"the partition deals rows by {partition.by}, but the data have none")
+    return partition.deal(column, workers, rng)
 
 
 def split(parts: Parts, test_share: float, rng: Rng) -> tuple[Parts, Parts]:

@@ -6,19 +6,23 @@ takes seconds, prints a table and draws a picture. This file says from top to bo
 is tested, with more care about chance, in tests/test_theory.py and tests/test_convex_toy.py.
 """
 
+import io
 import itertools
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from refimpl import draws, graphs, train
+from refimpl import algorithm, draws, graphs, layout
 from refimpl.attacks import ATTACKS
-from refimpl.cli import HelpFormatter, Parser, whole_number
-from refimpl.layout import layout
-from refimpl.report import COLOURS
+from refimpl.experiments.cli import HelpFormatter, Parser, whole_number
+from refimpl.experiments.figures import style_of
+from refimpl.experiments.files import write
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 # THE TASK. Worker k sees points x scattered about a place of its own, and wants the w nearest to them:
 #
@@ -32,16 +36,18 @@ m, L = np.linalg.eigvalsh(A)
 
 
 class Nearest:
-    """The task, in the form that `refimpl.train` asks of a model. w is (..., 2), X is (..., rows, 2)."""
+    """The task, in the form that Algorithm 1 asks of a model: `models.Model`. w is (2,), X is (rows, 2)."""
 
-    layout = layout([("w", (2,), 1)])
-    sample = (2,)
+    layout = layout.layout([("w", (2,), 1)])
 
-    def losses(self, w: np.ndarray, X: np.ndarray, y: np.ndarray) -> np.ndarray:
-        return cost(w[..., None, :] - X)
+    def risk(self, w: np.ndarray, X: np.ndarray, y: np.ndarray) -> np.ndarray:
+        return cost(w - X).mean()
 
     def gradient(self, w: np.ndarray, X: np.ndarray, y: np.ndarray) -> np.ndarray:
-        return ((w[..., None, :] - X) @ A).mean(axis=-2)
+        return ((w - X) @ A).mean(axis=0)
+
+    def predict(self, w: np.ndarray, X: np.ndarray) -> np.ndarray:
+        return np.zeros(len(X), dtype=int)  # points have no labels, so all have the same
 
 
 def cost(e: np.ndarray) -> np.ndarray:
@@ -83,27 +89,24 @@ def bound(X: np.ndarray) -> float:
     return float(MU * L * (noise**2).sum(axis=-1).mean(axis=1).max() / (2 * m))
 
 
-# THE GAME is Algorithm 1 as it stands in `train.round_`; nothing in it is special to the toy. The points are
-# drawn independently in each round, so that the gradients are unbiased (Assumption 3).
+# THE GAME is Algorithm 1 as it stands in `algorithm.round_`; nothing in it is special to the toy. The points
+# are drawn independently in each round, so that the gradients are unbiased (Assumption 3).
 
 
-def play(rule: str, attack: str, attackers: int, seed: int, run: int) -> Iterator[train.Round]:
+def play(rule: str, attack: str, attackers: int, seed: int, run: int) -> Iterator[algorithm.Round]:
     """Endless rounds; the last `attackers` of the workers are adversarial. Another `run`, other draws."""
     X, graph, W = problem(seed)
-    model: Any = Nearest()
-    data = train.Data(X, np.zeros(X.shape[:2], dtype=int), None, None, None)
-    liars = np.arange(N - attackers, N)
-    setting = train.Setting(model, data, graph, liars, rule, attack, lr=MU, batch_size=1)
-    groups, state = train.groups(setting), train.State(W)
-    rng = np.random.default_rng([seed, run])
+    y, liars = np.zeros(X.shape[:2], dtype=int), np.arange(N - attackers, N)
+    setting = algorithm.Setting(Nearest(), X, y, graph, liars, rule, attack, step_size=MU)
+    state, rng = algorithm.start(setting, W), np.random.default_rng([seed, run])
     while True:
         batch, signals = rng.integers(POINTS, size=(N, 1)), draws.signals(attackers, 2, rng)
-        result = train.round_(setting, groups, state, batch, signals)
+        result = algorithm.round_(setting, state, batch, signals)
         state = result.state
         yield result
 
 
-ROUNDS, RUNS = 100, 10
+ROUNDS, RUNS = 100, 4
 Gaps = dict[tuple[str, str], np.ndarray]  # by rule and attack
 
 
@@ -157,20 +160,20 @@ def picture(results: Gaps, attack: str, attackers: int, seed: int, path: Path) -
         plane(ax, rule, attack, attackers, seed)
         gap = settled(results[rule, attack])
         side = "above" if gap > limit else "below"
-        ax.set_title(f"{rule}: gap {gap:.2f}, {side} the bound {limit:.2f}", color=COLOURS[rule])
+        ax.set_title(f"{rule}: gap {gap:.2f}, {side} the bound {limit:.2f}", color=style_of(rule).color)
     by_round(right, {rule: results[rule, attack] for rule in DRAWN}, limit)
     fig.legend(*planes[0].get_legend_handles_labels(), loc="outside lower center", ncols=6, frameon=False)
     liars = f"{attackers} of them lie ({attack})" if attackers and attack != "none" else "nobody lies"
     fig.suptitle(f"{N} workers look for their optima in the plane; {liars}", fontsize=15)
-    part = path.with_name(f".{path.name}.part")
-    fig.savefig(part, dpi=120, format="png")
-    part.replace(path)
+    buffer = io.BytesIO()
+    fig.savefig(buffer, dpi=120, format="png")
+    write(path, buffer.getvalue())
 
 
-def plane(ax: Any, rule: str, attack: str, attackers: int, seed: int) -> None:
+def plane(ax: "Axes", rule: str, attack: str, attackers: int, seed: int) -> None:
     """The normal workers' paths, what the others send, and the contours of worker 0's risk."""
     X, _, start = problem(seed)
-    normal, optima, colour = N - attackers, X.mean(axis=1), COLOURS[rule]
+    normal, optima, colour = N - attackers, X.mean(axis=1), style_of(rule).color
     rounds = list(itertools.islice(play(rule, attack, attackers, seed, run=0), ROUNDS))
     W = np.stack([start, *(result.state.W for result in rounds)])[:, :normal]
     sent = np.stack([result.sent for result in rounds])[:, normal:].reshape(-1, 2)
@@ -188,17 +191,21 @@ def plane(ax: Any, rule: str, attack: str, attackers: int, seed: int) -> None:
     ax.set(aspect="equal", xlim=XLIM, ylim=YLIM, xticks=[], yticks=[])
 
 
-def by_round(ax: Any, results: dict[str, np.ndarray], limit: float) -> None:
+def by_round(ax: "Axes", results: dict[str, np.ndarray], limit: float) -> None:
     """The gap of each normal worker, thin, their mean, thick, and Theorem 1's bound."""
     t = np.arange(1 + ROUNDS)
-    beside: dict[str, Any] = {"textcoords": "offset points", "va": "center"}
+
+    def name(text: str, height: float, up: float, color: str) -> None:
+        ax.annotate(text, (ROUNDS, height), (8, up), textcoords="offset points", va="center", color=color)
+
     for up, (rule, gap) in zip((-5, 5), results.items(), strict=True):  # apart, also where the gaps are not
-        ax.semilogy(t, gap, color=COLOURS[rule], lw=0.8, alpha=0.35)
-        ax.semilogy(t, gap.mean(axis=1), color=COLOURS[rule], lw=2)
-        ax.annotate(rule, (ROUNDS, gap[ROUNDS // 2 :].mean()), (8, up), color=COLOURS[rule], **beside)
+        colour = style_of(rule).color
+        ax.semilogy(t, gap, color=colour, lw=0.8, alpha=0.35)
+        ax.semilogy(t, gap.mean(axis=1), color=colour, lw=2)
+        name(rule, gap[ROUNDS // 2 :].mean(), up, colour)
     start = max(gap[0].max() for gap in results.values())
     ax.semilogy(t, limit + (1 - MU * m) ** t * (start - limit), "k--", lw=1.5)
-    ax.annotate("bound of\nTheorem 1", (ROUNDS, limit), (8, 0), **beside)
+    name("bound of\nTheorem 1", limit, 0, "black")
     ax.set_box_aspect((YLIM[1] - YLIM[0]) / (XLIM[1] - XLIM[0]))
     ax.set(xlabel="round", xlim=(0, ROUNDS), title=f"optimality gap by round, mean of {RUNS} runs")
     ax.grid(alpha=0.3)

@@ -2,7 +2,7 @@
 
 import sys
 
-from refimpl.cli import main
+from refimpl.experiments import main
 
 if __name__ == "__main__":
     sys.exit(main("spambase"))

@@ -1,20 +1,18 @@
-"""Aggregation: Eq. (3), (5) and (6), then the paper's baselines.
+"""Aggregation: Eq. (3), (5) and (6), then the paper's baselines; the table RULES is at the end.
 
-W is (..., n, d): the n models of a neighbourhood, one a row, in ascending order of the workers' numbers.
-Ties go to the lowest of them. Leading axes are independent neighbourhoods. Results keep the dtype and the
-array module of the input, and inputs are never written to.
+W is (n, d): the n models of a neighbourhood, one a row, in ascending order of the workers' numbers. Ties go to
+the lowest of them. Any leading axes are independent neighbourhoods. Results keep the dtype and the array module
+of the input, and inputs are never written to.
 
 A model with a NaN or infinite entry is "not finite"; attackers may send one.
 """
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
-from scipy.sparse.csgraph import connected_components
 
-from refimpl.arrays import FLOATS, Array, boxes, grain, module_of, quiet
-
-PRODUCTS = FLOATS  # as many differences are computed as such; of more, distances come from products
+from refimpl.arrays import Array, module_of, quiet
 
 # --- The paper's rule ---------------------------------------------------------------------------------------
 
@@ -63,16 +61,14 @@ def or_own(weights: Array, own: int | Array) -> Array:
 def combine(weights: Array, W: Array) -> Array:
     """sum_l c_l w_l: Eq. (3). (n,), (n, d) -> (d,); or for m receivers (..., m, n), (..., n, d) -> (..., m, d).
 
-    A model with weight 0 contributes nothing, also when it is not finite (0 * NaN would be NaN). One with a
-    positive weight that is not finite makes the result NaN.
+    A model of weight 0 contributes nothing, even if it is not finite (0 * NaN would be NaN). One of positive
+    weight that is not finite makes the result NaN.
     """
     xp = module_of(W)
     finite = xp.isfinite(W).all(axis=-1, keepdims=True)
-    if xp is np and finite.all():  # as always without attackers' help; a GPU would have to wait for the answer
-        return weights @ W
     w = weights @ xp.where(finite, W, 0)  # Eq. (3)
-    spoilt = weights @ (~finite).astype(W.dtype)
-    return xp.where(spoilt > 0, xp.nan, w)
+    weight_not_finite = weights @ (~finite).astype(W.dtype)
+    return xp.where(weight_not_finite > 0, xp.nan, w)
 
 
 # --- The paper's baselines ----------------------------------------------------------------------------------
@@ -80,59 +76,87 @@ def combine(weights: Array, W: Array) -> Array:
 
 @quiet
 def average(W: Array) -> Array:
-    """The mean of the models, (..., n, d) -> (..., d). One NaN among them is NaN."""
+    """The mean of the models, (n, d) -> (d,). NaN in, NaN out."""
     return W.mean(axis=-2)
 
 
 @quiet
 def coordinate_median(W: Array) -> Array:
-    """The median of each coordinate, (..., n, d) -> (..., d): BRIDGE-M (Fang et al. 2022).
+    """The median of each coordinate, (n, d) -> (d,): BRIDGE-M (Fang et al. 2022).
 
     The mean of the two middle values when n is even. NaN counts as +infinity.
     """
     n = W.shape[-2]
-    low, high = (n - 1) // 2, n // 2
-    s = _sorted(W, low, high + 1)
-    return (s[..., 0, :] + s[..., high - low, :]) / 2
+    s = ascending(W)
+    return (s[..., (n - 1) // 2, :] + s[..., n // 2, :]) / 2
 
 
 @quiet
 def trimmed_mean(W: Array, f: int) -> Array:
     """The mean of each coordinate without its f lowest and f highest values: BRIDGE-T (Fang et al. 2022).
 
-    (..., n, d) -> (..., d). The receiver's own value is trimmed like any other. NaN counts as +infinity.
+    (n, d) -> (d,). The receiver's own value is trimmed like any other. NaN counts as +infinity.
     Raises ValueError unless n >= 2f + 1.
     """
     n = W.shape[-2]
     require_trimmable(n, f)
-    return _sorted(W, f, n - f).mean(axis=-2)
+    return ascending(W)[..., f : n - f, :].mean(axis=-2)
 
 
 @quiet
 def medoid(W: Array) -> Array:
-    """The model with the smallest sum of Euclidean distances to the others, (..., n, d) -> (..., d).
+    """The model with the smallest sum of Euclidean distances to the others, (n, d) -> (d,).
 
-    Models that are not finite are infinitely far from all; see `_closest` for what that decides.
+    See `row_of_least` for models that are infinitely far away.
     """
-    return _closest(W, module_of(W).sqrt)
+    return row_of_least(module_of(W).sqrt(squared_distances(W)), W)
 
 
 @quiet
 def krum(W: Array, f: int) -> Array:
     """The model whose n - f - 2 nearest others have the smallest sum of squared distances to it.
 
-    Krum (Blanchard et al. 2017, Sec. 4); with BRIDGE, BRIDGE-K. (..., n, d) -> (..., d).
+    Krum (Blanchard et al. 2017, Sec. 4); with BRIDGE, BRIDGE-K. (n, d) -> (d,).
     Raises ValueError unless n >= 2f + 3.
     """
     xp = module_of(W)
     n = W.shape[-2]
     require_krum(n, f)
+    to_others = xp.where(xp.eye(n, dtype=bool), xp.inf, squared_distances(W))
+    nearest = xp.sort(to_others, axis=-1)[..., : n - f - 2]
+    return row_of_least(nearest, W)
 
-    def nearest(D: Array) -> Array:
-        others = xp.where(xp.eye(n, dtype=bool), xp.inf, D)
-        return xp.sort(others, axis=-1)[..., : n - f - 2]
 
-    return _closest(W, nearest)
+def ascending(W: Array) -> Array:
+    """Each coordinate's values in ascending order, NaN as +infinity: (n, d) -> (n, d)."""
+    xp = module_of(W)
+    return xp.sort(xp.where(xp.isnan(W), xp.inf, W), axis=-2)
+
+
+@quiet
+def squared_distances(W: Array) -> Array:
+    """|w_i - w_j|^2 for all pairs, (n, d) -> (n, n), by explicit differences.
+
+    Infinite for a model that is not finite, and where the square overflows.
+    """
+    xp = module_of(W)
+    n = W.shape[-2]
+    D = xp.stack([((W - W[..., i : i + 1, :]) ** 2).sum(axis=-1) for i in range(n)], axis=-2)
+    D = xp.where(xp.isfinite(D), D, xp.inf)
+    return xp.where(xp.eye(n, dtype=bool), 0, D)
+
+
+def row_of_least(scores: Array, W: Array) -> Array:
+    """The row of W whose row of `scores` has the smallest sum; (n, m), (n, d) -> (d,).
+
+    Infinite scores are compared as if they all grew without bound together: fewest of them first, then the
+    smallest sum of the finite ones, then the lowest index. So a few models far away do not hide the rest.
+    """
+    xp = module_of(W)
+    infinite = xp.isinf(scores)
+    far, near = infinite.sum(axis=-1), xp.where(infinite, 0, scores).sum(axis=-1)
+    best = xp.where(far == far.min(axis=-1, keepdims=True), near, xp.inf).argmin(axis=-1)
+    return xp.take_along_axis(W, best[..., None, None], axis=-2)[..., 0, :]
 
 
 def require_trimmable(n: int, f: int) -> None:
@@ -151,162 +175,69 @@ def require_krum(n: int, f: int) -> None:
         raise ValueError(f"krum needs n >= 2f + 3 models, got n={n}, f={f}")
 
 
-@quiet
-def squared_distances(W: Array) -> Array:
-    """|w_i - w_j|^2 for all pairs, (..., n, d) -> (..., n, n).
+def trim(n: int, f: int) -> int:
+    """How many of n values BRIDGE-T trims on each side: f, or 10 % if there are no attackers (Sec. 5).
 
-    Infinite for a model that is not finite, and where the square overflows.
+    The paper does not say whether it counts each side or both; we trim as many on each.
     """
-    return _or_infinite(_distances(W).astype(W.dtype, copy=False))
-
-
-def _distances(W: Array) -> Array:
-    return by_products(W) if _large(W) else by_differences(W)
-
-
-def _large(W: Array) -> bool:
-    """Are products worth it? Not on a GPU, which would have to wait for the answer which pairs are close."""
-    *_, n, d = W.shape
-    return module_of(W) is np and n * n * d > PRODUCTS and W.dtype.kind == "f"
-
-
-def _or_infinite(D: Array) -> Array:
-    xp = module_of(D)
-    D = xp.where(xp.isfinite(D), D, xp.inf)
-    return xp.where(xp.eye(D.shape[-1], dtype=bool), 0, D)
-
-
-@quiet
-def by_differences(W: Array) -> Array:
-    """The plain form: the sum of the squared differences."""
-    xp = module_of(W)
-    *lead, n, d = W.shape
-    D = xp.zeros((*lead, n, n), W.dtype)
-    for part in boxes((*lead, d), FLOATS * grain(xp) // n**2):
-        some, coordinates = part[:-1], part[-1]
-        V = W[..., coordinates][some]
-        diff = V[..., :, None, :] - V[..., None, :, :]
-        diff *= diff
-        D[some] += diff.sum(axis=-1)
-    return D
-
-
-@quiet
-def by_products(W: np.ndarray) -> np.ndarray:
-    """The same from |c_i|^2 + |c_j|^2 - 2 c_i c_j, c being the models about their mean: a tenth of the time.
-
-    The subtraction loses digits between models that are closer to each other than to the mean. It loses few
-    enough for 1e-10 as long as the result is not much smaller than |c_i|^2 + |c_j|^2; the other pairs are done
-    again, about a model among them, and by differences where that does not help. In float64, whatever W is.
-    """
-    *lead, n, _ = W.shape
-    finite = np.isfinite(W).all(axis=-1)
-    D = np.full((*lead, n, n), np.inf)
-    for i in np.ndindex(*lead):
-        if finite[i].all():
-            D[i] = _about_mean(W[i])
-        elif finite[i].any():
-            D[i][np.ix_(finite[i], finite[i])] = _about_mean(W[i][finite[i]])
-    return D
-
-
-def _about_mean(V: np.ndarray, first: bool = False) -> np.ndarray:
-    """The squared distances of finite models, from products about their mean or the first: (n, d) -> (n, n)."""
-    n, d = V.shape
-    G = np.zeros((n, n))
-    for (part,) in boxes((d,), FLOATS // (8 * n)):
-        C = V[:, part].astype(np.float64)
-        C -= C[0] if first else C.mean(axis=0)
-        G += C @ C.T
-    scale = G.diagonal()[:, None] + G.diagonal()
-    D = scale - 2 * G
-    lost = 16 * d**0.5 * np.finfo(float).eps  # of the scale, by rounding
-    enough = 1e10 * lost * scale
-    close = ~(enough <= D)  # also where the scale has overflowed
-    close[np.diag_indices(n)] = False
-    if not close.any():
-        return D
-    _, group = connected_components(close, directed=False)
-    for k in np.flatnonzero(np.bincount(group) > 1):
-        near = np.flatnonzero(group == k)
-        if len(near) < n:
-            D[np.ix_(near, near)] = _about_mean(V[near], first=True)
-        else:
-            for i, j in zip(*np.nonzero(close), strict=True):
-                D[i, j] = ((V[i].astype(np.float64) - V[j]) ** 2).sum()
-    return D
-
-
-def _sorted(W: Array, start: int, stop: int) -> Array:
-    """Each coordinate's values in ascending order, NaN as +infinity, from place `start` to before `stop`."""
-    xp = module_of(W)
-    *lead, n, d = W.shape
-    s = xp.empty((*lead, stop - start, d), W.dtype)
-    for part in boxes((*lead, d), FLOATS * grain(xp) // (16 * n)):
-        some, coordinates = part[:-1], part[-1]
-        V = W[..., coordinates][some].swapaxes(-1, -2).copy()  # a coordinate's values side by side
-        V.sort(axis=-1)  # NaN comes last, behind +infinity
-        s[..., coordinates][some] = V[..., start:stop].swapaxes(-1, -2)
-    return xp.where(xp.isnan(s), xp.inf, s)
-
-
-def _closest(W: Array, score: Callable[[Array], Array]) -> Array:
-    """The row of W whose row of score(squared distances), (..., n, m), has the smallest sum: -> (..., d).
-
-    Ties go to the lowest index; where products have rounded, differences decide them.
-    """
-    xp = module_of(W)
-    best, rivals = _smallest(score(_or_infinite(_distances(W))))
-    if _large(W):
-        best = np.asarray(best)
-        for i in map(tuple, np.argwhere(rivals.sum(axis=-1) > 1)):
-            V = W[i]
-            if (V[rivals[i]] != V[best[i]]).any():
-                best[i], _ = _smallest(score(_or_infinite(by_differences(V))))
-    return xp.take_along_axis(W, best[..., None, None], axis=-2)[..., 0, :]
-
-
-def _smallest(R: Array) -> tuple[Array, Array]:
-    """Which row has the smallest sum, and which are as small but for rounding: (..., n, m) -> (...), (..., n).
-
-    Infinite entries are compared as if they all grew without bound together: fewest of them first, then the
-    smallest sum of the finite ones, then the lowest index. So a few models far away do not hide the rest.
-    """
-    xp = module_of(R)
-    far = xp.isinf(R).sum(axis=-1)
-    near = xp.where(xp.isinf(R), 0, R).sum(axis=-1)
-    near = xp.where(far == far.min(axis=-1, keepdims=True), near, xp.inf)
-    rivals = near <= (1 + 1e-9 + 8 * xp.finfo(near.dtype).eps) * near.min(axis=-1, keepdims=True)
-    return near.argmin(axis=-1), rivals
-
-
-# --- By name ------------------------------------------------------------------------------------------------
-
-
-def _trim(n: int, f: int) -> int:
-    """How many values BRIDGE-T trims on each side: as many as attackers, 10 % if there are none (Sec. 5)."""
     return f if f > 0 else n // 10
 
 
-# Rules that weigh models by the receiver's risk: (risks, own) -> weights.
-WEIGHTS: dict[str, Callable[[Array, Array], Array]] = {
-    "adaptive": adaptive_weights,
-    "inverse-risk": lambda risks, own: or_own(inverse_risk_weights(risks), own),
-}
+# --- The table ----------------------------------------------------------------------------------------------
 
-# Rules that look at the models alone: (models, number of attackers) -> model.
-RULES: dict[str, Callable[[Array, int], Array]] = {
-    "average": lambda W, f: average(W),
-    "medoid": lambda W, f: medoid(W),
-    "trimmed-mean": lambda W, f: trimmed_mean(W, _trim(W.shape[-2], f)),
-    "median": lambda W, f: coordinate_median(W),
-    "krum": krum,
-}
 
-# What each rule needs of a neighbourhood of n models with f attackers; raises ValueError.
-REQUIREMENTS: dict[str, Callable[[int, int], None]] = {
-    "trimmed-mean": lambda n, f: require_trimmable(n, _trim(n, f)),
-    "krum": require_krum,
-}
+class Rule(NamedTuple):
+    """An entry of RULES."""
 
-NAMES = ("adaptive", "inverse-risk", "average", "medoid", "trimmed-mean", "median", "krum", "local")
+    compute: Callable[[Array, Array, int, int], Array]
+    """(models (n, d), risks (n,) or None, own position, number of attackers) -> weights (n,) or a model (d,)"""
+    about: str
+    reference: str
+    label: str  # its name in a figure
+    scores: bool = False  # does it look at risks?
+    weighs: bool = False  # does it return weights, to be combined by Eq. (3)?
+    require: Callable[[int, int], None] = lambda n, f: None
+    """raises ValueError if it is not defined for a neighbourhood of n models with f attackers"""
+
+
+RULES = {
+    "adaptive": Rule(
+        lambda W, risks, own, f: adaptive_weights(risks, own),
+        "averages the models no worse than one's own, weighted by 1 / risk",
+        "Eq. (6)",
+        "adaptive",
+        scores=True,
+        weighs=True,
+    ),
+    "inverse-risk": Rule(
+        lambda W, risks, own, f: or_own(inverse_risk_weights(risks), own),
+        "averages all models, weighted by 1 / risk",
+        "Eq. (5)",
+        "inverse risk",
+        scores=True,
+        weighs=True,
+    ),
+    "average": Rule(lambda W, risks, own, f: average(W), "mean of all models", "Sec. 5", "average"),
+    "medoid": Rule(lambda W, risks, own, f: medoid(W), "the model nearest to all others", "Sec. 5", "medoid"),
+    "trimmed-mean": Rule(
+        lambda W, risks, own, f: trimmed_mean(W, trim(W.shape[-2], f)),
+        "mean without the f lowest and f highest values; f = n / 10 if nobody lies",
+        "BRIDGE-T, Fang et al. 2022",
+        "TM",
+        require=lambda n, f: require_trimmable(n, trim(n, f)),
+    ),
+    "median": Rule(
+        lambda W, risks, own, f: coordinate_median(W),
+        "median of each coordinate",
+        "BRIDGE-M, Fang et al. 2022",
+        "CM",
+    ),
+    "krum": Rule(
+        lambda W, risks, own, f: krum(W, f),
+        "the model nearest to its n - f - 2 nearest others",
+        "Blanchard et al. 2017",
+        "Krum",
+        require=require_krum,
+    ),
+    "local": Rule(lambda W, risks, own, f: W[own], "one's own model: never listens to anyone", "-", "local"),
+}

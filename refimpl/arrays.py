@@ -1,14 +1,11 @@
-"""The array-module switch: numpy or cupy, told by the data. The only file that imports cupy.
+"""The array-module switch: numpy or cupy, inferred from the data. The only file that imports cupy.
 
 Every other function asks `module_of` for the module of its input, so the same line runs on the host
 and on a GPU. Nothing moves between the two by itself.
 """
 
-import functools
-import math
 import os
 import sys
-from collections.abc import Iterator
 from types import ModuleType
 from typing import Any
 
@@ -33,51 +30,6 @@ def module_of(array: Array) -> ModuleType:
 def to_host(array: Array) -> np.ndarray:
     """`array` as a numpy array: a copy from the device, or the array itself."""
     return array.get() if hasattr(array, "get") else array
-
-
-def beside(array: Array, host: np.ndarray) -> Array:
-    """A small numpy array where `array` is: copied there the first time only, so nobody may write to it."""
-    return _moved(module_of(array), str(array.device), host.dtype.str, host.shape, host.tobytes())
-
-
-@functools.lru_cache(maxsize=64)
-def _moved(xp: ModuleType, device: str, dtype: str, shape: tuple[int, ...], content: bytes) -> Array:
-    return xp.asarray(np.frombuffer(content, dtype).reshape(shape))
-
-
-# --- How much to compute at a time --------------------------------------------------------------------------
-
-
-FLOATS = 2**20  # numbers that one expression should hold at a time on a CPU: they fit in its cache
-
-
-def grain(xp: ModuleType) -> int:
-    """How many times more at a time than on a CPU: much on a GPU, where every expression is a kernel launch."""
-    return 1 if xp is np else 128
-
-
-@functools.cache
-def keep_memory() -> None:
-    """Has the C library keep what is freed for the next array, instead of asking the system for it again.
-
-    glibc learns this from the largest array that it has seen freed, up to 32 MB. Until then a round of HAR
-    spends a third of its time on memory that the system hands out page by page.
-    """
-    np.empty(31 * 2**20, np.uint8)
-
-
-def boxes(shape: tuple[int, ...], most: int) -> Iterator[tuple[slice, ...]]:
-    """Cuts an array of this shape into boxes of at most `most` entries: one slice per axis.
-
-    A box has at least one entry, unless the array has none.
-    """
-    if not shape or math.prod(shape) <= most:
-        yield tuple(slice(0, n) for n in shape)
-        return
-    step = most // max(1, math.prod(shape[1:]))
-    for start in range(0, max(1, shape[0]), max(1, step)):
-        for rest in boxes(shape[1:], most):
-            yield slice(start, start + max(1, step)), *rest
 
 
 # --- Asking for a GPU ---------------------------------------------------------------------------------------

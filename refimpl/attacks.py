@@ -1,13 +1,16 @@
-"""The paper's four attacks (Sec. 2.2 and 5): what the adversarial workers send instead of their models.
+"""The paper's four attacks (Sec. 2.2 and 5): what adversarial workers send instead of their models.
 
 Rows are models: W (f, d) are the attackers' own, `honest` (h, d) those of the normal workers. Results keep
-the dtype and the array module of the input, and inputs are never written to.
+the dtype and the array module of the input, and inputs are never written to. The table ATTACKS is at the end.
 """
 
 from collections.abc import Callable
+from typing import NamedTuple
 
+import numpy as np
 from scipy.special import ndtri
 
+from refimpl import draws
 from refimpl.arrays import Array, quiet
 
 
@@ -34,12 +37,13 @@ def fall_of_empires(honest: Array, epsilon: float = 1.0) -> Array:
 def a_little_is_enough(honest: Array, z: float) -> Array:
     """mean - z std of the honest models, per coordinate (Baruch et al. 2019, Algorithm 3). (h, d) -> (d,).
 
-    The standard deviation divides by h (ddof 0).
+    The standard deviation divides by h (ddof 0). The paper calls the attack non-omniscient (Sec. 2.2), and
+    Baruch et al. estimate mean and deviation from the attackers' own models. Here, as in most implementations,
+    the attackers know all honest models.
     """
     mean = honest.mean(axis=0)
-    deviation = honest - mean
-    deviation *= deviation
-    return mean - z * deviation.mean(axis=0) ** 0.5
+    std = ((honest - mean) ** 2).mean(axis=0) ** 0.5
+    return mean - z * std
 
 
 def alie_z(n: int, f: int) -> float:
@@ -56,17 +60,47 @@ def alie_z(n: int, f: int) -> float:
     return float(ndtri((h - s) / h)) if h > s else 0.0
 
 
-# By name, attacks in which all attackers send the same: (honest models, number of attackers) -> (d,).
-COLLUDING: dict[str, Callable[[Array, int], Array]] = {
-    "foe": lambda honest, f: fall_of_empires(honest),
-    "alie": lambda honest, f: a_little_is_enough(honest, alie_z(len(honest) + f, f)),
-}
+class Attack(NamedTuple):
+    """An entry of ATTACKS."""
 
-# All by name: (attackers' models, honest models, signals) -> (f, d), or (d,) if all attackers send the same.
-ATTACKS: dict[str, Callable[[Array, Array, Array], Array]] = {
-    "none": lambda own, honest, signals: own,
-    "sign-flip": lambda own, honest, signals: sign_flip(own),
-    "arbitrary": lambda own, honest, signals: arbitrary(own, signals),
-    "foe": lambda own, honest, signals: COLLUDING["foe"](honest, len(own)),
-    "alie": lambda own, honest, signals: COLLUDING["alie"](honest, len(own)),
+    send: Callable[[Array, Array, Array], Array]
+    """(attackers' models (f, d), honest models (h, d), signals) -> (f, d), or (d,) if all send the same"""
+    about: str
+    reference: str
+    label: str  # its name in a figure
+    knows: str = "its own model"
+    draw: Callable[[int, int, np.random.Generator], np.ndarray] | None = None
+    """how the signals (f, d) of a round are drawn, if it needs any"""
+    one_message: bool = False  # do all attackers send the same?
+    lies: bool = True
+
+
+ATTACKS = {
+    "none": Attack(lambda own, honest, signals: own, "nobody lies", "supplement D", "no attack", lies=False),
+    "sign-flip": Attack(
+        lambda own, honest, signals: sign_flip(own), "minus its own model", "Sec. 2.2", "sign-flip attack"
+    ),
+    "arbitrary": Attack(
+        lambda own, honest, signals: arbitrary(own, signals),
+        "its own model, each entry times a random number",
+        "Sec. 5",
+        "arbitrary Byzantine attack",
+        draw=draws.signals,
+    ),
+    "foe": Attack(
+        lambda own, honest, signals: fall_of_empires(honest),
+        "minus the mean of the honest models",
+        "Xie et al. 2020",
+        "Fall-of-empire attack",
+        knows="all honest models",
+        one_message=True,
+    ),
+    "alie": Attack(
+        lambda own, honest, signals: a_little_is_enough(honest, alie_z(len(honest) + len(own), len(own))),
+        "the honest models' mean minus z standard deviations",
+        "Baruch et al. 2019",
+        "A-little-is-enough attack",
+        knows="all honest models",
+        one_message=True,
+    ),
 }

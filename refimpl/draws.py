@@ -32,9 +32,9 @@ def rounds_per_epoch(sizes: list[int], batch_size: int) -> int:
 def batches(sizes: list[int], batch_size: int, rounds: int, rng: np.random.Generator) -> np.ndarray:
     """Row numbers for one epoch's batches, (rounds, N, batch_size).
 
-    Worker k reads its `sizes[k]` rows in a fresh random order, `batch_size` a round. One with fewer rows
-    than the epoch needs goes on with another order, so every batch is full; one with more leaves some
-    for the next epoch.
+    Worker k reads its `sizes[k]` rows in a fresh random order, `batch_size` a round. One with fewer rows than
+    the epoch needs goes on with another order, so every batch is full; a batch that spans two orders may hold a
+    row twice. One with more rows leaves some unread; the next epoch starts with a fresh order.
     """
     need = rounds * batch_size
     orders = [np.concatenate([rng.permutation(n) for _ in range(-(-need // n))])[:need] for n in sizes]
@@ -42,7 +42,7 @@ def batches(sizes: list[int], batch_size: int, rounds: int, rng: np.random.Gener
 
 
 def attackers(workers: int, count: int, rng: np.random.Generator) -> np.ndarray:
-    """`count` of the workers, ascending. With one seed, more attackers are the same ones and others."""
+    """`count` of the workers, ascending. With the same seed, a larger count keeps these and adds others."""
     return np.sort(rng.permutation(workers)[:count])
 
 

@@ -4,7 +4,7 @@ A graph is a boolean matrix A on the host, A[k, l] = (l in N_k): symmetric, and 
 because a worker is its own neighbour.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -30,21 +30,21 @@ def erdos_renyi(n: int, p: float, rng: np.random.Generator) -> np.ndarray:
     return upper | upper.T | np.eye(n, dtype=bool)
 
 
-def random_regular(n: int, degree: int, rng: np.random.Generator) -> np.ndarray:
+def random_regular(n: int, degree: float, rng: np.random.Generator) -> np.ndarray:
     """Everyone has `degree` neighbours besides itself.
 
     Pairs `degree` stubs per worker at random and pairs again those that met themselves or met twice,
     from the start when that gets stuck (Steger and Wormald 1999): close to uniform for small degrees.
     """
-    if not 0 <= degree < n or n * degree % 2:
+    if degree % 1 or not 0 <= degree < n or n * degree % 2:
         raise ValueError(
-            f"random_regular needs 0 <= degree < n and n * degree even, got n={n}, degree={degree}"
+            f"random_regular needs a whole 0 <= degree < n and n * degree even, got n={n}, degree={degree:g}"
         )
     if degree > (n - 1) // 2:  # dense: easier to say who is not a neighbour
         return ~random_regular(n, n - 1 - degree, rng) | np.eye(n, dtype=bool)
     while True:
         A = np.eye(n, dtype=bool)
-        stubs = np.repeat(np.arange(n), degree)
+        stubs = np.repeat(np.arange(n), int(degree))
         stuck = 0
         while len(stubs) and stuck < 10:
             left = []
@@ -93,41 +93,48 @@ def require_connected(A: np.ndarray) -> None:
         raise ValueError(f"the graph must be connected, but no path leads from worker 0 to worker {lost}")
 
 
-class Block(NamedTuple):
-    """Receivers that one batched call can serve: u neighbourhoods of n members, each shared by m receivers.
-
-    On the complete graph all receivers share one neighbourhood (u = 1); on a ring each has its own (m = 1).
-    """
-
-    receivers: np.ndarray  # (u, m) worker numbers
-    members: np.ndarray  # (u, n) worker numbers, ascending, the receivers among them
-    own: np.ndarray  # (u, m) where each receiver stands in its row of members
+# --- The table ----------------------------------------------------------------------------------------------
 
 
-def blocks(A: np.ndarray, receivers: np.ndarray) -> list[Block]:
-    """Sorts the receivers into blocks: together are those whose neighbourhoods have one size and are
-    shared by one number of receivers."""
-    sharing: dict[bytes, list[int]] = {}
-    for k in receivers:
-        sharing.setdefault(A[k].tobytes(), []).append(int(k))
-    groups: dict[tuple[int, int], list[list[int]]] = {}
-    for ks in sharing.values():
-        groups.setdefault((int(A[ks[0]].sum()), len(ks)), []).append(ks)
-    result = []
-    for group in groups.values():
-        k = np.array(group)  # (u, m)
-        members = np.stack([np.flatnonzero(A[row[0]]) for row in k])
-        own = (members[:, None, :] == k[:, :, None]).argmax(axis=-1)
-        result.append(Block(k, members, own))
-    return result
+class Graph(NamedTuple):
+    """An entry of GRAPHS."""
+
+    build: Callable[[int, float, np.random.Generator], np.ndarray]
+    """(workers, the number after the colon, generator) -> graph"""
+    about: str
+    reference: str = "-"
+    number: str = ""  # what the number after the colon is; without one there is no colon
+    default: float = 0.0  # of that number
 
 
-def distinct(numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Row by row the different numbers, ascending, and where among them each is: (u, n) -> (u, s), (u, n).
+GRAPHS = {
+    "complete": Graph(lambda n, _, rng: complete(n), "everyone hears everyone", "the paper's experiments"),
+    "ring": Graph(lambda n, _, rng: ring(n), "everyone hears the next and the previous one"),
+    "regular": Graph(
+        lambda n, degree, rng: random_regular(n, degree, rng),
+        "everyone hears DEGREE others, at random",
+        "Steger and Wormald 1999",
+        "DEGREE",
+        4,
+    ),
+    "erdos-renyi": Graph(
+        lambda n, p, rng: erdos_renyi(n, p, rng),
+        "each edge is there with probability P",
+        number="P",
+        default=0.5,
+    ),
+}
 
-    Rows with fewer different ones than others repeat their last.
-    """
-    different = [np.unique(row) for row in numbers]
-    s = max(map(len, different))
-    places = [np.searchsorted(kept, row) for kept, row in zip(different, numbers, strict=True)]
-    return np.stack([np.pad(kept, (0, s - len(kept)), mode="edge") for kept in different]), np.stack(places)
+
+def build(name: str, workers: int, rng: np.random.Generator) -> np.ndarray:
+    """The graph of that name in GRAPHS, with its number behind a colon if it takes one: "regular:6"."""
+    name, colon, text = name.partition(":")
+    entry = GRAPHS.get(name)
+    if entry is None or (colon and not entry.number):
+        names = ", ".join(f"{key}:{g.number}" if g.number else key for key, g in GRAPHS.items())
+        raise ValueError(f"unknown graph {name + colon + text!r}: needs {names} or a file of edges")
+    try:
+        number = float(text) if colon else entry.default
+    except ValueError:
+        raise ValueError(f"graph {name}:{entry.number} needs a number, got {text!r}") from None
+    return entry.build(workers, number, rng)

@@ -40,7 +40,7 @@ class Layout(NamedTuple):
 
 
 def layout(tensors: list[tuple[str, tuple[int, ...], int]]) -> Layout:
-    """Lays the tensors, given as (name, shape, fan_in), one behind the other."""
+    """Lays the tensors, given as (name, shape, fan_in), consecutively."""
     fields: list[Field] = []
     offset = 0
     for name, shape, fan_in in tensors:

@@ -9,7 +9,7 @@ import itertools
 import numpy as np
 import strict_device
 
-from refimpl import aggregate, attacks, draws, graphs, models, train
+from refimpl import aggregate, algorithm, attacks, draws, graphs, models, train
 
 
 def counts(xp):
@@ -23,15 +23,15 @@ def counts(xp):
 
 
 def problem(xp, N, model=None, rows=100, dtype="float64", **options):
-    """A setting with N workers, 3 of them attackers, on random data, and initial parameters."""
+    """A setting with N workers, 3 of them attackers, on random data, and initial parameters, on the device."""
     model = model or models.mlp([57, 20, 2])
     rng = np.random.default_rng(0)
     X = rng.normal(size=(N, rows, *model.sample))
     y = rng.integers(0, model.layout.fields[-1].size, (N, rows))
-    data = train.Data(X, y, X[:, 0], y[:, 0], np.eye(N, dtype=bool)).to(xp, dtype)
+    X, y = xp.asarray(X.astype(dtype)), xp.asarray(y)
     options = {"graph": graphs.complete(N), "attackers": np.array([0, 4, 5]), "attack": "alie"} | options
     W = draws.initial(model.layout, N, draws.stream(0, "init"))
-    return train.Setting(model, data, **options), xp.asarray(W.astype(dtype))
+    return algorithm.Setting(model, X, y, **options), xp.asarray(W.astype(dtype))
 
 
 def per_round(xp, *args, **options):
@@ -47,7 +47,9 @@ def per_epoch(xp, *args, **options):
     """The same for an epoch of five rounds, evaluation included, after the first."""
     total = [counts(xp)]
     for epochs in (1, 2, 3):
-        train.run(*problem(xp, *args, **options), seed=0, epochs=epochs)
+        s, W = problem(xp, *args, **options)
+        own = xp.asarray(np.eye(len(W), dtype=bool))
+        train.run(s, train.HeldOut(s.X[:, 0], s.y[:, 0], own), W, seed=0, epochs=epochs)
         total.append(counts(xp))
     steps = np.diff(np.diff(total, axis=0), axis=0)
     return tuple(steps[-1].tolist())
@@ -58,7 +60,7 @@ def main():
 
     print("| a round of | launches, N = 10 | N = 20 | N = 40 | copies to the device | to the host |")
     print("|---|---|---|---|---|---|")
-    cases = {f"`{rule}`, `alie`": {"rule": rule} for rule in aggregate.NAMES}
+    cases = {f"`{rule}`, `alie`": {"rule": rule} for rule in aggregate.RULES}
     others = [name for name in attacks.ATTACKS if name != "alie"]
     cases |= {f"`local`, `{name}`": {"rule": "local", "attack": name} for name in others}
     cases["`adaptive`, `alie`, batch risk, Adam"] = {"risk": "batch", "optimizer": "adam"}

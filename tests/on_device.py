@@ -1,9 +1,9 @@
 """Runs tests that were written for numpy on another device: `pytest --on strict` or `pytest --on cupy`.
 
-Each public function of the array code is wrapped. Called by a test, with numpy arrays, it moves them to the
-device, computes there and moves the results back; called by refimpl itself, with arrays that are there
-already, it is left alone. So every oracle and every property of the suite judges what the device computed.
-Where a test asks for more than rounding allows on another device, TOLERANCES are granted.
+Each public function of the array code is wrapped, in the specification and in `fast`. Called by a test, with
+numpy arrays, it moves them to the device, computes there and moves the results back; called by refimpl itself,
+with arrays that are there already, it is left alone. So every oracle and every property of the suite judges
+what the device computed. Where a test asks for more than rounding allows there, TOLERANCES are granted.
 """
 
 import functools
@@ -11,33 +11,55 @@ import inspect
 
 import numpy as np
 
-from refimpl import aggregate, attacks, layers, models, optim, train
+from refimpl import aggregate, algorithm, attacks, layers, models, optim, released, train
 from refimpl.arrays import to_host
+from refimpl.fast import distances, engine, networks, rules
 
-MODULES = (aggregate, attacks, layers, models, optim, train)
-BY_NAME = (aggregate.WEIGHTS, aggregate.RULES, attacks.ATTACKS, optim.OPTIMIZERS)
+MODULES = (algorithm, aggregate, attacks, layers, optim, released, train, engine, rules, distances)
+TABLES = {"compute": aggregate.RULES, "send": attacks.ATTACKS, "step": optim.OPTIMIZERS}
+METHODS = ("inputs", "logits", "losses", "risk", "gradient", "predict")
 # Where a sum is 0, conv_pool leaves rounding of its summands.
 TOLERANCES = {"float64": {"rtol": 1e-10, "atol": 1e-13}, "float32": {"rtol": 1e-4, "atol": 1e-5}}
 NOT_HERE = {
-    "test_affine_backward_parameters_fills_what_it_is_given": "looks into the host's memory",
     "test_a_large_batch_of_images_fits_in_little_memory": "measures the host's memory",
 }
-ON_THE_HOST = {"check", "mlp", "cnn", "weight_matrix"}  # take no arrays, or take them to the host
+ON_THE_HOST = {"check", "groups", "by_products"}  # arrays there are, or stay, on the host
+# What lives on the device, of tuples that also hold what lives on the host.
+MOVES = {
+    algorithm.Setting: ("X", "y"),
+    engine.Result: ("state",),
+    engine.Plan: (),
+    engine.Group: (),
+    models.Network: (),
+    networks.Batched: (),
+}
 
 
 def install(xp):
-    """Wraps every function that the modules define, and the methods of a model."""
+    """Wraps every function that the modules define, the entries of the tables and the methods of a network."""
     for module in MODULES:
         for name, function in inspect.getmembers(module, inspect.isfunction):
             own = function.__module__ == module.__name__
             if own and not name.startswith("_") and name not in ON_THE_HOST:
                 setattr(module, name, wrapped(function, xp))
-    for table in BY_NAME:
-        table.update({name: wrapped(function, xp) for name, function in table.items()})
-    for name in ("logits", "losses", "loss", "risk", "gradient", "predict"):
-        setattr(models.Model, name, wrapped(getattr(models.Model, name), xp))
+    for field, table in TABLES.items():
+        for name, entry in table.items():
+            table[name] = entry._replace(**{field: wrapped(getattr(entry, field), xp)})
+    for network in (models.Network, networks.Batched):
+        for name in METHODS:
+            if hasattr(network, name):
+                setattr(network, name, wrapped(getattr(network, name), xp))
+    restore_identities()
     np.testing.assert_allclose = assert_close
     np.testing.assert_array_equal = functools.partial(assert_close, rtol=0)
+
+
+def restore_identities():
+    """`fast` recognises functions of the specification by identity: tells it their new ones."""
+    for rule in aggregate.RULES.values():
+        rules.TWINS[rule.compute] = rules.TWINS.pop(rule.compute.__wrapped__)
+    engine.sgd = optim.OPTIMIZERS["sgd"].step
+    networks.STAGE = (layers.conv2d, layers.relu, layers.maxpool2d)
 
 
 def assert_close(actual, desired, rtol=1e-7, atol=0, *args, compare=np.testing.assert_allclose, **kwargs):
@@ -53,26 +75,25 @@ def wrapped(function, xp):
         if not holds_numpy((args, kwargs)):
             return function(*args, **kwargs)
         result = function(*moved(args, xp), **moved(kwargs, xp))
-        return map(home, result) if inspect.isgenerator(result) else home(result)
+        if inspect.isgenerator(result):
+            return map(home, result)
+        return wrapped(result, xp) if callable(result) else home(result)  # an engine's step
 
     return call
 
 
-def parts_of(value):
-    """What a container holds. Of a setting only the data: its graph and attackers live on the host."""
-    if isinstance(value, train.Setting):
-        return [value.data]
-    return list(value.values()) if isinstance(value, dict) else list(value)
-
-
-def is_container(value):
-    return isinstance(value, (tuple, list, dict)) and not isinstance(value, models.Model)
+def fields_of(value):
+    """What a container holds on the device, by name or number; None if it is no container."""
+    if type(value) in MOVES:
+        return {name: getattr(value, name) for name in MOVES[type(value)]}
+    if isinstance(value, dict):
+        return value
+    return dict(enumerate(value)) if isinstance(value, (tuple, list)) else None
 
 
 def holds_numpy(value):
-    if is_container(value):
-        return any(map(holds_numpy, parts_of(value)))
-    return isinstance(value, np.ndarray)
+    fields = fields_of(value)
+    return isinstance(value, np.ndarray) if fields is None else any(map(holds_numpy, fields.values()))
 
 
 def moved(value, xp):
@@ -85,11 +106,12 @@ def home(value):
 
 def rebuilt(value, change):
     """The same containers around the changed arrays."""
-    if not is_container(value):
+    fields = fields_of(value)
+    if fields is None:
         return change(value)
-    if isinstance(value, train.Setting):
-        return value._replace(data=rebuilt(value.data, change))
+    new = {name: rebuilt(part, change) for name, part in fields.items()}
+    if type(value) in MOVES:
+        return value._replace(**new)
     if isinstance(value, dict):
-        return {key: rebuilt(part, change) for key, part in value.items()}
-    parts = [rebuilt(part, change) for part in value]
-    return type(value)(*parts) if hasattr(value, "_fields") else type(value)(parts)
+        return new
+    return type(value)(*new.values()) if hasattr(value, "_fields") else type(value)(new.values())

@@ -19,6 +19,12 @@ def total(rows):
     return [math.fsum(column) for column in zip(*rows)]
 
 
+def slope(f, x, direction, h):
+    """The derivative of the scalar function f at x along the direction: central differences, error O(h^6)."""
+    up, down = ([float(f(x + sign * i * h * direction)) for i in (1, 2, 3)] for sign in (1, -1))
+    return sum(c * (a - b) for c, a, b in zip((3 / 4, -3 / 20, 1 / 60), up, down)) / h
+
+
 # --- Affine layer and ReLU ----------------------------------------------------------------------------------
 
 

@@ -216,7 +216,8 @@ def algorithm_1(
     *,
     rule,
     attack,
-    lr,
+    step_size,
+    l2=0.0,
     optimizer="sgd",
     risk="local",
     smoothing=1.0,
@@ -225,16 +226,19 @@ def algorithm_1(
 
     W: one list per worker; data[k] = (X, y); neighbours[k] ascending, k among them. draws: per round
     (rows, signals), rows[k] the numbers of the worker's sampled rows, signals[k] for the attackers.
-    The risk is over all local data (Sec. 2.1) or over the round's sample (Sec. 3, complexity).
+    step_size is mu(k, t), t counted from 1, or one number for all.
+    The risk is over all local data (Sec. 2.1) or over the round's sample (Sec. 3, complexity), plus
+    l2 / 2 times the sum of w_i^2; the gradient is that of this risk.
     Attackers take the local step, send what they like and do not aggregate.
     """
     N, step = len(W), oracle_layers.OPTIMIZERS[optimizer]
     states, running = [None] * N, [[None] * len(neighbours[k]) for k in range(N)]
-    for rows, signals in draws:
+    for t, (rows, signals) in enumerate(draws, start=1):
         sample = [([data[k][0][i] for i in rows[k]], [data[k][1][i] for i in rows[k]]) for k in range(N)]
         local = []
         for k in range(N):  # local learning step
-            w, states[k] = step(W[k], oracle_layers.gradient(W[k], *sample[k], shapes), states[k], lr)
+            g = [g + l2 * w for g, w in zip(oracle_layers.gradient(W[k], *sample[k], shapes), W[k])]
+            w, states[k] = step(W[k], g, states[k], step_size(k, t) if callable(step_size) else step_size)
             local.append(w)
         honest = [local[k] for k in range(N) if k not in attackers]
         sent = [
@@ -253,7 +257,9 @@ def algorithm_1(
                 W[k] = seen[group]
                 continue
             scored_on = data[k] if risk == "local" else sample[k]
-            risks = [oracle_layers.risk(w, *scored_on, shapes) for w in models]
+            risks = [
+                oracle_layers.risk(w, *scored_on, shapes) + l2 * math.fsum(x * x for x in w) / 2 for w in models
+            ]
             running[k] = smoothed_risks(running[k], risks, smoothing)
             own = neighbours[k].index(k)
             c = adaptive_weights(running[k], own) if rule == "adaptive" else inverse_risk_weights(running[k])

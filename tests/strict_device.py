@@ -21,6 +21,7 @@ count = {"launches": 0, "to_device": 0, "to_host": 0}
 quiet = np.errstate(all="ignore")  # CuPy never warns
 CREATION = {"array", "asarray", "ascontiguousarray", "asfortranarray"}
 PLAIN_NUMBERS = {"shape", "newshape", "axis", "axis1", "axis2", "N", "M", "start", "stop", "step", "num"}
+ON_THE_HOST = {"axes"}  # lists of numbers, as numpy takes them
 SEQUENCES = {"stack", "concatenate", "hstack", "vstack", "broadcast_arrays"}
 
 
@@ -62,7 +63,10 @@ def checked(name, function, parameters):
         if name in SEQUENCES and args and isinstance(args[0], list):
             args = (tuple(args[0]), *args[1:])
         count["launches"] += 1
-        result = function(*map(on_device, args), **{key: on_device(value) for key, value in kwargs.items()})
+        result = function(
+            *map(on_device, args),
+            **{key: value if key in ON_THE_HOST else on_device(value) for key, value in kwargs.items()},
+        )
         if name.startswith("empty"):
             result.fill(np.nan if result.dtype.kind == "f" else 77)
         return as_device(result)

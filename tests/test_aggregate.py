@@ -1,8 +1,8 @@
 """The paper's baselines: average, medoid, median, trimmed mean, Krum. The weights are in test_weights.py."""
 
-import contextlib
 import itertools
 import math
+import re
 
 import numpy as np
 import oracles
@@ -232,98 +232,63 @@ def test_as_few_models_as_allowed_are_accepted(name):
         assert_array_equal(RULES[name][0](np.ones((least(f), 2)), f), [1, 1])
 
 
-@contextlib.contextmanager
-def distances_by(products):
-    """By products also of few numbers, or by differences also of many."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(aggregate, "PRODUCTS", 0 if products else math.inf)
-        yield
-
-
-both = pytest.mark.parametrize("products", [False, True], ids=["differences", "products"])
-
-
-@both
-def test_distances_between_models_that_agree_to_ten_digits_far_from_the_origin(products):
+def test_distances_between_models_that_agree_to_ten_digits_far_from_the_origin():
     rng = np.random.default_rng(0)
     offsets = rng.integers(-512, 512, size=(6, 50)) / 2**24  # exact beside 1e6, and below its tenth digit
     W = 1e6 + offsets
     exact = ((offsets[:, None] - offsets) ** 2).sum(axis=-1)
-    with distances_by(products):
-        assert_allclose(aggregate.squared_distances(W), exact, rtol=1e-9)
+    assert_allclose(aggregate.squared_distances(W), exact, rtol=1e-9)
     gram = (W**2).sum(1)[:, None] + (W**2).sum(1) - 2 * W @ W.T
     assert np.abs(gram - exact).max() > 0.1 * exact.max()  # the identity that must not be used here
 
 
-@both
 @given(strategies.models(strategies.hard))
-def test_squared_distances_equal_the_oracle(products, W):
+def test_squared_distances_equal_the_oracle(W):
     exact = oracles.squared_distances(W.tolist())
     expected = [[math.inf if d is None else float(d) for d in row] for row in exact]
-    with distances_by(products):
-        assert_allclose(aggregate.squared_distances(W), expected, rtol=1e-9, atol=1e-300)
+    assert_allclose(aggregate.squared_distances(W), expected, rtol=1e-9, atol=1e-300)
 
 
-@both
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
-def test_seven_corners_as_far_apart_are_a_tie(products, dtype):
-    """Which products alone would break, by rounding."""
+def test_seven_corners_as_far_apart_are_a_tie(dtype):
     W = np.eye(7, 20, dtype=dtype)
-    with distances_by(products):
-        for order in itertools.islice(itertools.permutations(range(7)), 0, 5040, 97):
-            V = W[list(order)]
-            assert_array_equal(aggregate.krum(V, 2), V[0])
-            assert_array_equal(aggregate.medoid(V), V[0])
-            assert_array_equal(aggregate.krum(np.stack([V, V[::-1]]), 2), V[[0, -1]])
+    for order in itertools.islice(itertools.permutations(range(7)), 0, 5040, 97):
+        V = W[list(order)]
+        assert_array_equal(aggregate.krum(V, 2), V[0])
+        assert_array_equal(aggregate.medoid(V), V[0])
+        assert_array_equal(aggregate.krum(np.stack([V, V[::-1]]), 2), V[[0, -1]])
 
 
-@given(strategies.models(strategies.few, least=7), st.integers(1, 2))
-def test_products_decide_as_differences_do(W, f):
-    with distances_by(products=False):
-        expected = [aggregate.krum(W, f), aggregate.medoid(W)]
-    with distances_by(products=True):
-        assert_array_equal([aggregate.krum(W, f), aggregate.medoid(W)], expected)
-
-
-@both
-def test_distances_of_whole_numbers_are_whole(products):
+def test_distances_of_whole_numbers_are_whole():
     W = np.random.default_rng(0).integers(-3, 4, (5, 60))
-    with distances_by(products):
-        assert_array_equal(aggregate.squared_distances(W), ((W[:, None] - W) ** 2).sum(axis=-1))
+    assert_array_equal(aggregate.squared_distances(W), ((W[:, None] - W) ** 2).sum(axis=-1))
 
 
-@pytest.mark.parametrize("dtype", ["float64", "float32"])
-@pytest.mark.parametrize("d", [600, 56806])
-@pytest.mark.parametrize("what", ["spread", "clusters", "repeated", "chain", "nested", "lost"])
-def test_distances_by_products_are_those_by_differences(what, d, dtype):
-    """What makes pairs close: attackers far away from the others, models sent twice, one near the next."""
-    rng = np.random.default_rng(d)
-    W = rng.normal(size=(8, d))
-    if what == "clusters":
-        W = 1e4 * W[[0, 0, 0, 1, 1, 2, 2, 2]] + 1e-4 * W
-    if what == "repeated":
-        W[2:6] = W[2]
-    if what == "chain":
-        W = W[0] + 1e-6 * np.arange(8)[:, None] ** 4 * W[1]
-    if what == "nested":
-        W = W[0] + 10.0 ** -np.arange(8)[:, None] * W
-    if what == "lost":
-        W[3, 5], W[4, 6], W[5] = np.nan, np.inf, 1e15 * W[5]
-    W = strategies.frozen(np.stack([W, W[::-1]]).astype(dtype))
-    expected = aggregate.by_differences(W.astype("float64"))
-    expected = np.where(np.isfinite(expected) | np.eye(8, dtype=bool), np.nan_to_num(expected), np.inf)
-    with distances_by(products=True):
-        computed = aggregate.squared_distances(W)
-    assert computed.dtype == dtype
-    assert_array_equal(computed, computed.swapaxes(1, 2))
-    assert_allclose(computed, expected.astype(dtype), rtol=1e-9 if dtype == "float64" else 1e-6)
+# --- The table ----------------------------------------------------------------------------------------------
 
 
 def test_trimmed_mean_by_name_trims_a_tenth_without_attackers():
     W = np.arange(20.0)[:, None] ** 2
-    assert_array_equal(aggregate.RULES["trimmed-mean"](W, 0), aggregate.trimmed_mean(W, 2))
-    assert_array_equal(aggregate.RULES["trimmed-mean"](W, 5), aggregate.trimmed_mean(W, 5))
+    trimmed_mean = aggregate.RULES["trimmed-mean"].compute
+    assert_array_equal(trimmed_mean(W, None, 0, 0), aggregate.trimmed_mean(W, 2))
+    assert_array_equal(trimmed_mean(W, None, 0, 5), aggregate.trimmed_mean(W, 5))
 
 
-def test_every_rule_has_a_name():
-    assert {*aggregate.WEIGHTS, *aggregate.RULES, "local"} == set(aggregate.NAMES)
+@pytest.mark.parametrize("name", aggregate.RULES)
+def test_a_rule_requires_what_it_needs(name):
+    """What `require` lets through can be computed, and what it refuses is refused with the same words."""
+    rule = aggregate.RULES[name]
+    for n, f in itertools.product(range(1, 12), range(5)):
+        W, r = np.arange(2.0 * n).reshape(n, 2), np.arange(1.0, n + 1)
+        try:
+            rule.require(n, f)
+        except ValueError as error:
+            with pytest.raises(ValueError, match=re.escape(str(error))):
+                rule.compute(W, r, 0, f)
+        else:
+            assert rule.compute(W, r, 0, f).shape == ((n,) if rule.weighs else (2,))
+
+
+def test_local_keeps_its_own_model():
+    W = np.arange(6.0).reshape(3, 2)
+    assert_array_equal(aggregate.RULES["local"].compute(W, None, 1, 2), [2, 3])

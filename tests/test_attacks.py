@@ -108,9 +108,23 @@ def test_alie_z_needs_an_honest_worker(n, f):
 def test_named_attacks_equal_the_oracle_and_keep_dtype_and_inputs(name, dtype, form):
     rng = np.random.default_rng(0)
     own, honest, signals = (strategies.frozen(rng.normal(size=(n, 4)).astype(dtype), form) for n in (3, 7, 3))
-    sent = attacks.ATTACKS[name](own, honest, signals)
+    sent = attacks.ATTACKS[name].send(own, honest, signals)
     assert sent.dtype == dtype
     assert type(sent) is np.ndarray
     rows = honest.tolist()
     expected = [oracles.ATTACKS[name](w, rows, s, 10, 3) for w, s in zip(own.tolist(), signals.tolist())]
     assert_allclose(np.broadcast_to(sent, own.shape), expected, rtol=20 * np.finfo(dtype).eps)
+
+
+@pytest.mark.parametrize("name", attacks.ATTACKS)
+def test_the_table_tells_the_truth_about_an_attack(name):
+    """Whether it draws, whether all attackers send one message, whether it lies, and what it looks at."""
+    rng = np.random.default_rng(0)
+    own, honest, other, signals, others = (rng.normal(size=(n, 4)) for n in (3, 7, 7, 3, 3))
+    entry = attacks.ATTACKS[name]
+    sent = entry.send(own, honest, signals)
+    assert (sent.shape == (4,)) == entry.one_message
+    assert (entry.draw is not None) == (sent != entry.send(own, honest, others)).any()
+    assert entry.lies == (np.broadcast_to(sent, own.shape) != own).all()
+    assert (entry.knows == "all honest models") == (sent != entry.send(own, other, signals)).any()
+    assert (entry.knows == "its own model") == (sent != entry.send(2 * own, honest, signals)).any()

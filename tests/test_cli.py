@@ -1,17 +1,32 @@
+import functools
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 import strict_device
 
-from refimpl import arrays, cli, experiment
+from data_loaders.partition import PARTITIONS
+from refimpl import arrays, train
+from refimpl.aggregate import RULES
+from refimpl.attacks import ATTACKS
+from refimpl.experiments import cli, grid
+from refimpl.graphs import GRAPHS
+from refimpl.optim import OPTIMIZERS
 
 EXAMPLE = Path(__file__).parents[1] / "examples" / "spambase.py"
+
+
+def configs(options):
+    return cli.configs("spambase", cli.parser("spambase").parse_args(options.split()))
+
+
 QUICK = ["--epochs", "1", "--rules", "adaptive", "local", "--attacks", "none", "alie", "--jobs", "1"]
 
 
@@ -39,20 +54,76 @@ def test_options_reach_the_configuration(tmp_path):
     edges.write_text("\n".join(f"{i} {j}" for i in range(6) for j in range(i)))
     argv = "--rules krum --attacks foe --workers 6 --attackers 1 --epochs 3 --seeds 4 5 --risk batch"
     argv += " --smoothing 0.5 --optimizer adam --lr 0.1 --batch-size 7 --partition iid --features raw"
-    argv += f" --dtype float32 --graph {edges}"
-    grid = cli.configs("spambase", cli.parser("spambase").parse_args(argv.split()))
-    assert [c.seed for c in grid] == [4, 5]
-    c = grid[0]
+    argv += f" --dtype float32 --l2 0.25 --plain --graph {edges}"
+    runs = configs(argv)
+    assert [c.seed for c in runs] == [4, 5]
+    c = runs[0]
     assert (c.task, c.rule, c.attack, c.workers, c.attackers, c.epochs) == ("spambase", "krum", "foe", 6, 1, 3)
     assert (c.risk, c.smoothing, c.optimizer, c.lr, c.batch_size) == ("batch", 0.5, "adam", 0.1, 7)
     assert (c.partition, c.features, c.dtype, c.gpu) == ("iid", "raw", "float32", False)
+    assert (c.l2, c.plain) == (0.25, True)
     assert c.graph[:3] == ((1, 0), (2, 0), (2, 1))
 
 
 def test_no_options_is_the_whole_grid():
-    grid = cli.configs("spambase", cli.parser("spambase").parse_args([]))
-    assert len(grid) == len(set(grid)) == 8 * 5
-    assert (grid[0].workers, grid[0].attackers, grid[0].epochs, grid[0].graph) == (10, 3, 200, "complete")
+    runs = configs("")
+    assert len(runs) == len(set(runs)) == 8 * 5
+    c = runs[0]
+    assert (c.workers, c.attackers, c.epochs, c.graph) == (10, 3, 200, "complete")
+    assert (c.smoothing, c.l2, c.plain) == (1, 0, False)
+
+
+def test_a_name_comes_before_a_file(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name in ("ring", "regular:4", "mine"):
+        (tmp_path / name).write_text("0 1\n")
+    assert [cli.graph_of(text) for text in ("ring", "regular:4", "./ring")] == ["ring", "regular:4", ((0, 1),)]
+    assert cli.graph_of("mine") == ((0, 1),)
+    monkeypatch.setitem(GRAPHS, "mine", GRAPHS["ring"])
+    assert cli.graph_of("mine") == "mine"
+
+
+def history(options, tmp_path):
+    out = tmp_path / options.replace(" ", "_")
+    fixed = "--epochs 2 --rules adaptive krum --attacks arbitrary --batch-size 100 --jobs 1 --out"
+    assert cli.main("spambase", [*fixed.split(), str(out), *options.split()]) == 0
+    results = [json.loads(path.read_text()) for path in sorted(out.glob("*.json"))]
+    return np.array([list(result["history"].values()) for result in results])
+
+
+def test_plain_runs_the_specification_to_the_same_numbers(tmp_path, monkeypatch):
+    called = []
+    plain = train.plain
+    monkeypatch.setattr(train, "plain", lambda setting: called.append(setting.rule) or plain(setting))
+    fast = history("--l2 0.1", tmp_path)
+    assert called == []
+    np.testing.assert_allclose(history("--l2 0.1 --plain", tmp_path), fast, rtol=1e-9)
+    assert set(called) == {"adaptive", "krum"}
+
+
+def test_l2_and_smoothing_reach_the_rounds(tmp_path):
+    (adaptive, krum), (adaptive_l2, krum_l2) = history("", tmp_path), history("--l2 0.5", tmp_path)
+    assert (adaptive != adaptive_l2).any()
+    assert (krum != krum_l2).any()
+    adaptive_smooth, krum_smooth = history("--smoothing 0.3", tmp_path)
+    assert (adaptive_smooth != adaptive).any()
+    np.testing.assert_allclose(krum_smooth, krum, rtol=1e-9)  # it looks at no risks
+
+
+def test_list_says_what_there_is(capsys, monkeypatch):
+    monkeypatch.setitem(RULES, "mine", RULES["median"]._replace(about="word " * 40, reference="me, today"))
+    with pytest.raises(SystemExit) as caught:
+        cli.main("spambase", ["--list"])
+    assert caught.value.code == 0
+    text = capsys.readouterr().out
+    assert max(map(len, text.splitlines())) <= 80
+    flat = " ".join(text.split())
+    for table in (RULES, ATTACKS, PARTITIONS, OPTIMIZERS, GRAPHS):
+        for name, entry in table.items():
+            assert re.search(rf"^  {name}\b", text, re.MULTILINE)
+            reference = "" if entry.reference == "-" else f" [{entry.reference}]"
+            assert " ".join(entry.about.split()) + reference in flat
+    assert "regular:DEGREE" in text
 
 
 @pytest.fixture
@@ -71,7 +142,11 @@ def edges_12(tmp_path):
         ("--attackers 5 --rules trimmed-mean", "trimmed_mean needs n >= 2f + 1 models, got n=10, f=5"),
         ("--epochs 0", "--epochs: needs a whole number, 1 or more, got 0"),
         ("--epochs ten", "got ten"),
-        ("--lr -1", "--lr: needs a number above 0"),
+        ("--lr -1", "--lr: needs a number above 0, got -1"),
+        ("--lr inf", "--lr: needs a number above 0, got inf"),
+        ("--l2 -0.1", "--l2: needs a number of 0 or more, got -0.1"),
+        ("--l2 nan", "--l2: needs a number of 0 or more, got nan"),
+        ("--partition by-subject", "the partition deals rows by subject, but the data have none"),
         ("--smoothing 1.5", "up to 1, got 1.5"),
         ("--out {file}", "is a file"),
         ("--out {file}/below", "Not a directory"),
@@ -121,9 +196,9 @@ def test_gpu_without_cupy_is_one_line_and_status_2(tmp_path, capsys, monkeypatch
 
 def test_gpu_computes_on_the_chosen_device_one_run_at_a_time(tmp_path, monkeypatch):
     """`--gpu` and `--device` reach every run; the results are found again whichever device computed them."""
-    asked, jobs, run_all = [], [], experiment.run_all
+    asked, jobs, run_all = [], [], grid.run_all
     monkeypatch.setattr(arrays, "gpu", lambda device=0: asked.append(device) or strict_device)
-    monkeypatch.setattr(experiment, "run_all", lambda *args: jobs.append(args[2]) or run_all(*args))
+    monkeypatch.setattr(grid, "run_all", lambda *args: jobs.append(args[2]) or run_all(*args))
     options = f"--gpu --epochs 1 --rules local --attacks none foe --batch-size 300 --out {tmp_path}"
     assert cli.main("spambase", [*options.split(), "--device", "3"]) == 0
     assert set(asked) == {3}
@@ -179,11 +254,14 @@ def test_a_terminal_gets_a_bar(tmp_path, capsys, monkeypatch):
     assert "worst" not in said.err  # no plain lines beside it
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
 def test_an_interrupted_command_loses_only_the_runs_in_flight(tmp_path, how):
-    grid = "--epochs 25 --rules average median local --attacks none sign-flip foe alie --jobs 2"
-    command = [sys.executable, str(EXAMPLE), *grid.split(), "--out", str(tmp_path)]
-    process = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True)
+    options = "--epochs 50 --rules average median local --attacks none sign-flip foe alie --jobs 2"
+    command = [sys.executable, str(EXAMPLE), *options.split(), "--out", str(tmp_path)]
+    listens = functools.partial(signal.signal, signal.SIGINT, signal.SIG_DFL)  # even if we do not
+    pipes = {"stderr": subprocess.PIPE, "stdout": subprocess.PIPE}
+    process = subprocess.Popen(command, **pipes, start_new_session=True, preexec_fn=listens)
     try:
         while len(list(tmp_path.glob("*.json"))) < 3 and process.poll() is None:
             time.sleep(0.005)

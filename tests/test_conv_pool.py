@@ -5,8 +5,9 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from strategies import frozen
 
-from refimpl import conv_pool, layers
-from refimpl.conv_pool import conv_pool_backward
+from refimpl import layers
+from refimpl.fast import conv_pool
+from refimpl.fast.conv_pool import conv_pool_backward
 
 
 def normal(*shape, seed=0):
@@ -14,7 +15,7 @@ def normal(*shape, seed=0):
 
 
 def inside(x):
-    """(..., n, H, W, C), as in `layers`, to (..., H, W, n, C)."""
+    """(..., n, H, W, C), samples first as in `layers`, to (..., H, W, n, C)."""
     return np.moveaxis(x, -4, -2)
 
 
@@ -22,12 +23,19 @@ def outside(x):
     return np.moveaxis(x, -2, -4)
 
 
+def convolved(x, K):
+    """`layers.conv2d` without a bias."""
+    return layers.conv2d(x, K, np.zeros(K.shape[-1], x.dtype))
+
+
 def plain(x, K, dy):
-    """y, dK and dx by the functions of `layers`."""
-    z = layers.conv2d(x, K)
-    y = layers.maxpool2d(z)
-    dz = layers.maxpool2d_backward(dy, z, y)
-    return y, layers.conv2d_backward_kernel(dz, x), layers.conv2d_backward_input(dz, K, x.shape[-3:-1])
+    """y, dK and dx by the functions of `layers`, for each of the leading axes."""
+    if x.ndim > 4:
+        return [np.stack(parts) for parts in zip(*map(plain, x, K, dy), strict=True)]
+    z = convolved(x, K)
+    (dz,) = layers.maxpool2d_backward(dy, z)
+    dx, dK, _ = layers.conv2d_backward(dz, x, K, np.zeros(K.shape[-1], x.dtype))
+    return layers.maxpool2d(z), dK, dx
 
 
 def fast(x, K, dy, image=False):
@@ -79,8 +87,8 @@ def test_ties_of_a_background_are_exact_and_go_to_the_first(image):
     """
     C = 1 if image else 3
     x, K = np.full((1, 10, 10, C), 0.1), normal(3, 3, C, 7)
-    z = layers.conv2d(np.ones((1, 10, 10, C)), np.round(8 * K))  # the same ties, without rounding
-    where = layers.maxpool2d_backward(np.ones((1, 5, 5, 7)), z, layers.maxpool2d(z))
+    z = convolved(np.ones((1, 10, 10, C)), np.round(8 * K))  # the same ties, without rounding
+    (where,) = layers.maxpool2d_backward(np.ones((1, 5, 5, 7)), z)
     expected = where.reshape(5, 2, 5, 2, 7).transpose(0, 1, 3, 2, 4).reshape(5, 4, 5, 1, 7)
     saved = []
     conv_pool.conv_pool(inside(x), np.round(8 * K), saved, image)
@@ -89,11 +97,11 @@ def test_ties_of_a_background_are_exact_and_go_to_the_first(image):
 
 def test_float32_loses_no_more_than_the_plain_form_times_ten():
     x, K = normal(8, 14, 14, 32), normal(3, 3, 32, 64) / 17
-    exact = layers.maxpool2d(layers.conv2d(x, K))
+    exact = layers.maxpool2d(convolved(x, K))
     x, K = x.astype("f4"), K.astype("f4")
     y = outside(conv_pool.conv_pool(inside(x), K))
     assert y.dtype == np.float32
-    error, usual = (abs(z - exact).max() for z in (y, layers.maxpool2d(layers.conv2d(x, K))))
+    error, usual = (abs(z - exact).max() for z in (y, layers.maxpool2d(convolved(x, K))))
     assert error < 10 * usual < 1e-4
 
 
@@ -117,7 +125,7 @@ def test_nan_reaches_the_output():
     x, K = np.zeros((1, 6, 6, 2)), np.ones((3, 3, 2, 1))
     x[0, 2, 3, 1] = np.nan
     y = outside(conv_pool.conv_pool(inside(x), K))
-    assert_array_equal(np.isnan(y), np.isnan(layers.maxpool2d(layers.conv2d(x, K))))
+    assert_array_equal(np.isnan(y), np.isnan(layers.maxpool2d(convolved(x, K))))
 
 
 def test_no_samples():

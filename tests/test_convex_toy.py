@@ -1,5 +1,7 @@
 """Theorem 1's limit on strongly convex toys whose constants are known, then examples/convex_toy.py."""
 
+import contextlib
+import functools
 import importlib.util
 import itertools
 import math
@@ -13,8 +15,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from numpy.testing import assert_allclose
+from problems import sends
 
-from refimpl import attacks, draws, graphs, train
+from refimpl import algorithm, attacks, draws, graphs
+from refimpl.algorithm import Setting
+from refimpl.fast import engine
 from refimpl.layout import layout
 
 # --- Supplement B.2: the toys -------------------------------------------------------------------------------
@@ -49,11 +54,14 @@ class Toy(NamedTuple):
     A: np.ndarray = np.array([[1.5, 0.5], [0.5, 1.5]])
     Z: np.ndarray = CORNERS
 
-    # What `train` asks of a model: these two, the losses of single rows, and the gradient.
     layout = layout([("w", (2,), 1)])
     sample = (3,)
 
+    def risk(self, w, X, y):
+        return self.losses(w, X, y).mean()
+
     def losses(self, w, X, y):
+        """Of single rows; leading axes are further workers, for the engine."""
         return X[..., -1] * norm2(w[..., None, :] - X[..., :-1], self.A) / 2
 
     def gradient(self, w, X, y):
@@ -66,7 +74,7 @@ class Toy(NamedTuple):
         h = np.repeat([1 - math.sqrt(self.a - 1), 1 + math.sqrt(self.a - 1)], len(self.Z))[:, None]
         x = self.optima[:, None] + np.concatenate([self.Z, self.Z])
         X = np.tile(np.concatenate([x, np.broadcast_to(h, (*x.shape[:2], 1))], axis=-1), (copies, 1, 1))
-        return train.Data(X, np.zeros(X.shape[:2], int), None, None, None)
+        return X, np.zeros(X.shape[:2], int)
 
     @property
     def constants(self):
@@ -88,20 +96,27 @@ class Toy(NamedTuple):
         return norm2(self.Z, self.A @ self.A @ self.A).max() / (2 * m**2)
 
 
+@contextlib.contextmanager
 def islands(toy, graph, f, rule, attack, copies):
     """Independent repetitions as one setting: copies of a graph without an edge between them.
 
-    The last f workers of each are adversarial.
+    The last f workers of each are adversarial. The attack is in the table until the end of the context.
     """
 
     def send(*models):  # every attack works coordinate by coordinate: copies are further coordinates
         own, honest, signals = (W.reshape(copies, -1, 2).swapaxes(0, 1).reshape(-1, 2 * copies) for W in models)
-        sent = np.broadcast_to(attacks.ATTACKS[attack](own, honest, signals), own.shape)
+        sent = np.broadcast_to(attacks.ATTACKS[attack].send(own, honest, signals), own.shape)
         return sent.reshape(f, copies, 2).swapaxes(0, 1).reshape(-1, 2)
 
     attackers = (N * np.arange(copies)[:, None] + np.arange(N - f, N)).ravel()
     graph, mu = np.kron(np.eye(copies, dtype=bool), graph), toy.constants[3]
-    return train.Setting(toy, toy.data(copies), graph, attackers, rule, send, lr=mu, batch_size=1)
+    with sends(send) as name:
+        yield Setting(toy, *toy.data(copies), graph, attackers, rule, name, step_size=mu, batch_size=1)
+
+
+def together(setting):
+    """Rounds of the fast engine, for hundreds of copies at once: the toy takes leading axes, as that asks."""
+    return functools.partial(engine.round_, engine.plan(setting)._replace(network=setting.model))
 
 
 def play(setting, seed):
@@ -110,11 +125,11 @@ def play(setting, seed):
     Rows are drawn independently, as Assumption 3 asks, and not without replacement as `train.rounds` does.
     """
     rng = np.random.default_rng(seed)
-    groups, state = train.groups(setting), train.State(setting.data.X[:, 0, :2])
+    round_, state = together(setting), algorithm.start(setting, setting.X[:, 0, :2])
     while True:
-        batch = rng.integers(setting.data.X.shape[1], size=(len(state.W), 1))
+        batch = rng.integers(setting.X.shape[1], size=(len(state.W), 1))
         signals = draws.signals(len(setting.attackers), 2, rng)
-        state = train.round_(setting, groups, state, batch, signals).state
+        state = round_(state, batch, signals).state
         yield state.W.reshape(-1, N, 2)
 
 
@@ -125,8 +140,9 @@ def average_gaps(toy, graph, f, rule, attack, copies):
     """
     m, _, _, mu, _ = toy.constants
     burn_in = math.ceil(math.log(0.01) / math.log(1 - mu * m))
-    rounds = play(islands(toy, graph, f, rule, attack, copies), seed=0)
-    return np.mean([toy.gap(W)[:, : N - f] for W in itertools.islice(rounds, burn_in, burn_in + 10)], axis=0)
+    with islands(toy, graph, f, rule, attack, copies) as setting:
+        rounds = itertools.islice(play(setting, seed=0), burn_in, burn_in + 10)
+        return np.mean([toy.gap(W)[:, : N - f] for W in rounds], axis=0)
 
 
 def evidence(gaps, bound, most):
@@ -139,17 +155,21 @@ def evidence(gaps, bound, most):
     return np.log(np.maximum(most - gaps, 0) / (most - bound)).sum(axis=0)
 
 
-def test_islands_are_independent_repetitions():
-    """One island of three is what the paper's attack and graph alone, with its draws, would be."""
-    toy = Toy(NEAR, a=2)
-    three = islands(toy, GRAPHS["ring"], 2, "adaptive", "alie", 3)
-    one = three._replace(data=toy.data(1), graph=GRAPHS["ring"], attackers=np.array([4, 5]), attack="alie")
-    batch = np.random.default_rng(0).integers(8, size=(3 * N, 1))
-    W = three.data.X[:, 3, :2] + np.arange(3 * N)[:, None] / 50
-    together = train.round_(three, train.groups(three), train.State(W), batch, np.zeros((6, 2))).state.W
+@pytest.mark.parametrize("graph", GRAPHS)
+@pytest.mark.parametrize("attack", attacks.ATTACKS)
+@pytest.mark.parametrize("rule", ["adaptive", "average", "median", "inverse-risk"])
+def test_islands_are_independent_repetitions(rule, attack, graph):
+    """One island of three is Algorithm 1 alone, with the paper's attack and its share of the draws."""
+    toy, rng = Toy(NEAR, a=2), np.random.default_rng(0)
+    batch, signals = rng.integers(8, size=(3 * N, 1)), draws.signals(6, 2, rng)
+    with islands(toy, GRAPHS[graph], 2, rule, attack, 3) as three:
+        state = algorithm.start(three, three.X[:, 3, :2] + np.arange(3 * N)[:, None] / 50)
+        W = together(three)(state, batch, signals).state.W
+    X, y = toy.data(1)
+    one = three._replace(X=X, y=y, graph=GRAPHS[graph], attackers=np.array([4, 5]), attack=attack)
     second = slice(N, 2 * N)
-    alone = train.round_(one, train.groups(one), train.State(W[second]), batch[second]).state.W
-    assert_allclose(together[second], alone, rtol=1e-14)
+    alone = algorithm.round_(one, algorithm.start(one, state.W[second]), batch[second], signals[2:4]).state.W
+    assert_allclose(W[second], alone, rtol=1e-13)
 
 
 # --- Supplement B.2: Theorem 1 ------------------------------------------------------------------------------
@@ -164,8 +184,8 @@ def test_the_local_step_contracts_the_expected_gap(w, a, fraction):
     """
     toy = Toy(np.tile([0.3, -0.1], (8, 1)), a, fraction)
     m, _, M, mu, bound = toy.constants
-    s = train.Setting(toy, toy.data(1), graphs.complete(8), np.array([], int), "local", lr=mu, batch_size=1)
-    result = train.round_(s, [], train.State(np.tile(w, (8, 1))), np.arange(8)[:, None])
+    s = Setting(toy, *toy.data(1), graphs.complete(8), np.array([], int), "local", step_size=mu)
+    result = algorithm.round_(s, algorithm.start(s, np.tile(w, (8, 1))), np.arange(8)[:, None])
     slope = toy.A @ (w - toy.optima[0])
     assert_allclose(result.gradient.mean(axis=0), slope, atol=1e-12)  # Assumption 3
     assert (result.gradient**2).sum(axis=1).mean() == pytest.approx(M + a * slope @ slope)  # Assumption 4
@@ -213,8 +233,8 @@ def test_the_bound_of_theorem_1_can_be_attained():
     So no smaller bound is true, and a worker that hears only lies is where it is needed.
     """
     toy = Toy(FAR, A=2 * np.eye(2))
-    rounds = play(islands(toy, GRAPHS["ring"], 5, "adaptive", "sign-flip", copies=1), seed=0)
-    gaps = [toy.gap(W)[0, 0] for W in itertools.islice(rounds, 10)]
+    with islands(toy, GRAPHS["ring"], 5, "adaptive", "sign-flip", copies=1) as setting:
+        gaps = [toy.gap(W)[0, 0] for W in itertools.islice(play(setting, seed=0), 10)]
     assert_allclose(gaps, toy.constants[-1], rtol=1e-12)
 
 
@@ -223,17 +243,19 @@ def test_the_bound_of_theorem_1_can_be_attained():
 
 @pytest.fixture
 def example(monkeypatch):
-    """The example as a module, with a single run."""
+    """The example as a module, with a single short run."""
     path = Path(__file__).parents[1] / "examples" / "convex_toy.py"
     spec = importlib.util.spec_from_file_location("convex_toy", path)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     monkeypatch.setattr(module, "RUNS", 1)
+    monkeypatch.setattr(module, "ROUNDS", 10)
     return module
 
 
 def test_the_table_shows_what_the_text_says(example, monkeypatch, tmp_path, capsys):
     monkeypatch.setattr(example, "RUNS", 2)
+    monkeypatch.setattr(example, "ROUNDS", 100)
     assert example.main(["--out", str(tmp_path)]) == 0
     text = capsys.readouterr().out
     assert max(map(len, text.splitlines()[:-1])) <= 80
@@ -292,12 +314,12 @@ def test_a_bad_command_line_is_one_line_and_status_2(example, options, message, 
 def test_the_constants_of_the_example_are_those_of_its_data(example):
     """`cost` is the gap, and the bound has the m, L and M that make Assumptions 1 to 4 true, with a = 1."""
     X, graph, W = example.problem(seed=0)
-    model, rows, w = example.Nearest(), np.zeros(X.shape[:2]), W[0]
+    model, y, w = example.Nearest(), np.zeros(example.POINTS), W[0]
     optima = X.mean(axis=1)
     slope = (w - optima) @ example.A
-    risks = [model.losses(v, X, rows).mean(axis=-1) for v in (w, optima)]
-    assert_allclose(example.cost(w - optima), risks[0] - risks[1])
-    one_by_one = np.stack([model.gradient(w, X[:, [i]], rows[:, [i]]) for i in range(example.POINTS)])
+    gap = [model.risk(w, X_k, y) - model.risk(best, X_k, y) for X_k, best in zip(X, optima, strict=True)]
+    assert_allclose(example.cost(w - optima), gap)
+    one_by_one = np.array([[model.gradient(w, x[None], y[:1]) for x in X_k] for X_k in X]).swapaxes(0, 1)
     assert_allclose(one_by_one.mean(axis=0), slope)
     excess = (one_by_one**2).sum(axis=-1).mean(axis=0) - (slope**2).sum(axis=-1)
     m, L = min(np.linalg.eigvalsh(example.A)), max(np.linalg.eigvalsh(example.A))

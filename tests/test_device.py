@@ -15,8 +15,11 @@ import pytest
 from on_device import TOLERANCES, moved
 
 from data_loaders import Dataset
-from refimpl import aggregate, arrays, attacks, cli, draws, experiment, graphs, layers, models, optim, train
-from refimpl.conv_pool import conv_pool
+from refimpl import aggregate, algorithm, arrays, attacks, draws, graphs, layers, models, optim, released, train
+from refimpl.aggregate import RULES
+from refimpl.experiments import cli, grid, tasks
+from refimpl.fast import engine, networks, rules
+from refimpl.fast.conv_pool import conv_pool
 
 dtypes = pytest.mark.parametrize("dtype", ["float64", "float32"])
 
@@ -53,47 +56,64 @@ def poisoned(W):
     return W
 
 
+GIVE_MODELS = [name for name, rule in RULES.items() if not rule.scores]
+WEIGH = [name for name, rule in RULES.items() if rule.weighs]
+
+
 @dtypes
-@pytest.mark.parametrize("name", aggregate.RULES)
+@pytest.mark.parametrize("name", GIVE_MODELS)
 def test_rules(name, dtype, xp):
-    for W in (normal(11, 40, dtype=dtype), normal(2, 3, 11, 40, dtype=dtype)):
-        for models_ in (W, poisoned(W)):
-            assert_same(xp, lambda W: aggregate.RULES[name](W, 4), models_)
+    for W in (normal(11, 40, dtype=dtype), poisoned(normal(11, 40, dtype=dtype))):
+        assert_same(xp, lambda W: RULES[name].compute(W, None, 3, 4), W)
 
 
 @dtypes
-@pytest.mark.parametrize("name", aggregate.WEIGHTS)
-def test_weights(name, dtype, xp):
-    risks, own = np.abs(normal(6, 5, dtype=dtype)), np.array([0, 4, 1, 2, 3, 0])
+@pytest.mark.parametrize("name", [name for name in GIVE_MODELS if name != "local"])
+def test_rules_for_many_neighbourhoods(name, dtype, xp):
+    twin, W = rules.TWINS[RULES[name].compute], normal(6, 11, 40, dtype=dtype)
+    for models_ in (W, poisoned(W)):
+        assert_same(xp, lambda W: twin.models(W, 4), models_)
+
+
+def some_risks(dtype):
+    risks = np.abs(normal(6, 5, dtype=dtype))
     risks[1, 2:], risks[2], risks[3, 0], risks[4, 3] = np.inf, np.nan, 0, np.nan
-    assert_same(xp, aggregate.WEIGHTS[name], risks, own)
-    assert_same(xp, lambda risks: aggregate.WEIGHTS[name](risks, 2), risks[0])
-    weights, W = aggregate.WEIGHTS[name](risks, own), poisoned(normal(7, 40, dtype=dtype))[:5]
-    assert_same(xp, aggregate.combine, weights, W)
+    return risks, np.array([0, 4, 1, 2, 3, 0])
+
+
+@dtypes
+@pytest.mark.parametrize("name", WEIGH)
+def test_weights(name, dtype, xp):
+    risks, own = some_risks(dtype)
+    for r, k in zip(risks, own, strict=True):
+        assert_same(xp, lambda r, k=int(k): RULES[name].compute(None, r, k, 0), r)
+    twin = rules.TWINS[RULES[name].compute]
+    assert_same(xp, twin.weights, risks, own)
+    weights, W = twin.weights(risks, own), poisoned(normal(7, 40, dtype=dtype))[:5]
+    for combine in (aggregate.combine, rules.combine):
+        assert_same(xp, combine, weights, W)
+        assert_same(xp, combine, weights, normal(5, 40, dtype=dtype))
 
 
 @dtypes
 @pytest.mark.parametrize("name", attacks.ATTACKS)
 def test_attacks(name, dtype, xp):
     own, honest, signals = (normal(n, 40, dtype=dtype, seed=i) for i, n in enumerate((3, 7, 3)))
-    assert_same(xp, attacks.ATTACKS[name], own, honest, signals)
+    assert_same(xp, attacks.ATTACKS[name].send, own, honest, signals)
 
 
 LAYERS = {
-    "affine": (layers.affine, (2, 4, 3), (2, 3, 5), (2, 5)),
-    "affine_backward_input": (layers.affine_backward_input, (2, 4, 5), (2, 3, 5)),
-    "affine_backward_parameters": (layers.affine_backward_parameters, (2, 4, 5), (2, 4, 3)),
-    "relu": (layers.relu, (2, 4, 3)),
-    "relu_backward": (layers.relu_backward, (2, 4, 3), (2, 4, 3)),
-    "conv2d": (layers.conv2d, (2, 3, 5, 4, 3), (2, 3, 3, 3, 2)),
-    "conv2d of one channel": (layers.conv2d, (2, 3, 5, 4, 1), (2, 3, 3, 1, 2)),
-    "conv2d_backward_input": (
-        lambda dy, K: layers.conv2d_backward_input(dy, K, (5, 4)),
-        (2, 3, 5, 4, 2),
-        (2, 3, 3, 3, 2),
-    ),
-    "conv2d_backward_kernel": (layers.conv2d_backward_kernel, (2, 3, 5, 4, 2), (2, 3, 5, 4, 3)),
-    "maxpool2d": (layers.maxpool2d, (2, 3, 5, 4, 2)),
+    "affine": (layers.affine, (4, 3), (3, 5), (5,)),
+    "affine_backward": (layers.affine_backward, (4, 5), (4, 3), (3, 5), (5,)),
+    "relu": (layers.relu, (4, 3)),
+    "relu_backward": (layers.relu_backward, (4, 3), (4, 3)),
+    "add_channel": (layers.add_channel, (3, 5, 4)),
+    "add_channel_backward": (layers.add_channel_backward, (3, 5, 4, 1), (3, 5, 4)),
+    "conv2d": (layers.conv2d, (3, 5, 4, 3), (3, 3, 3, 2), (2,)),
+    "conv2d_backward": (layers.conv2d_backward, (3, 5, 4, 2), (3, 5, 4, 3), (3, 3, 3, 2), (2,)),
+    "maxpool2d": (layers.maxpool2d, (3, 5, 4, 2)),
+    "flatten": (layers.flatten, (3, 5, 4, 2)),
+    "flatten_backward": (layers.flatten_backward, (3, 40), (3, 5, 4, 2)),
     "conv_pool": (conv_pool, (2, 5, 4, 3, 2), (2, 3, 3, 2, 4)),
     "conv_pool of an image": (functools.partial(conv_pool, image=True), (2, 5, 4, 3, 1), (2, 3, 3, 1, 4)),
 }
@@ -108,48 +128,88 @@ def test_layers(name, dtype, xp):
 
 @dtypes
 def test_pooling_back_and_losses(dtype, xp):
-    x = np.round(normal(2, 3, 5, 4, 2, dtype=dtype))  # ties
-    assert_same(xp, layers.maxpool2d_backward, normal(2, 3, 2, 2, 2, dtype=dtype), x, layers.maxpool2d(x))
-    z, y = 50 * normal(2, 5, 3, dtype=dtype), np.array([[0, 2, -1, 1, 1], [2, -1, -1, 0, 1]])
-    assert_same(xp, layers.softmax_cross_entropy, z, y)
-    assert_same(xp, layers.softmax_cross_entropy_backward, z, y)
+    x = np.round(normal(3, 5, 4, 2, dtype=dtype))  # ties
+    assert_same(xp, layers.maxpool2d_backward, normal(3, 2, 2, 2, dtype=dtype), x)
+    z, y = 50 * normal(5, 3, dtype=dtype), np.array([0, 2, -1, 1, 1])
+    for loss in (layers.softmax_cross_entropy, layers.softmax_cross_entropy_backward, networks.cross_entropy):
+        assert_same(xp, loss, z, y)
+
+
+MODELS = {"mlp": models.mlp([5, 4, 3]), "cnn": models.cnn(9, (3, 2), 4, 3)}
+
+
+def inputs(method, model, dtype):
+    """For three models at once."""
+    w, X = normal(3, model.layout.size, dtype=dtype), normal(3, 6, *model.sample, dtype=dtype)
+    y = np.random.default_rng(0).integers(-1, 3, (3, 6))
+    return (w, X) if method in ("logits", "predict") else (w, X, y)
 
 
 @dtypes
-@pytest.mark.parametrize("model", [models.mlp([5, 4, 3]), models.cnn(9, (3, 2), 4, 3)], ids=["mlp", "cnn"])
-@pytest.mark.parametrize("method", ["logits", "losses", "loss", "risk", "gradient", "predict"])
-def test_models(method, model, dtype, xp, monkeypatch):
-    w, X = normal(3, model.layout.size, dtype=dtype), normal(3, 6, *model.sample, dtype=dtype)
-    y = np.random.default_rng(0).integers(-1, 3, (3, 6))
-    inputs = (w, X) if method in ("logits", "predict") else (w, X, y)
-    assert_same(xp, getattr(model, method), *inputs)
-    monkeypatch.setattr(models, "FLOATS", 4 * model.floats)
-    monkeypatch.setattr(models, "grain", lambda _: 1)  # few rows at a time, as if there were many more
-    assert_same(xp, getattr(model, method), *inputs)
+@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("method", ["logits", "risk", "gradient", "predict"])
+def test_models(method, name, dtype, xp):
+    for given in zip(*inputs(method, MODELS[name], dtype), strict=True):
+        assert_same(xp, getattr(MODELS[name], method), *given)
+
+
+@dtypes
+@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("method", ["logits", "losses", "risk", "gradient", "predict"])
+def test_networks(method, name, dtype, xp, monkeypatch):
+    network = networks.batched(MODELS[name])
+    given = inputs(method, MODELS[name], dtype)
+    assert_same(xp, getattr(network, method), *given)
+    monkeypatch.setattr(networks, "FLOATS", 4 * network.floats)
+    monkeypatch.setattr(networks, "grain", lambda _: 1)  # few rows at a time, as if there were many more
+    assert_same(xp, getattr(network, method), *given)
 
 
 @dtypes
 @pytest.mark.parametrize("name", optim.OPTIMIZERS)
 def test_optimizers(name, dtype, xp):
-    def three_steps(W, G):
-        state = None
-        for scale in (1, -2, 3):
-            W, state = optim.OPTIMIZERS[name](W, scale * G, state, 0.1)
-        return W, state
+    step, slots, *_ = optim.OPTIMIZERS[name]
 
-    assert_same(xp, three_steps, normal(3, 8, dtype=dtype), normal(3, 8, dtype=dtype, seed=1))
+    def three_steps(W, G, memory):
+        for t, scale in enumerate((1, -2, 3), start=1):
+            W, memory = step(W, scale * G, memory, 0.1, t)
+        return W, memory
+
+    W, G = normal(3, 8, dtype=dtype), normal(3, 8, dtype=dtype, seed=1)
+    assert_same(xp, three_steps, W, G, np.zeros((slots, 3, 8), dtype))
 
 
+ENGINES = {
+    "plain": train.plain,
+    "fast": engine.engine,
+    "released": functools.partial(released.engine, smoothing=0.5),
+}
+OPTIONS = {
+    "as it is": {},
+    "every option": {
+        "risk": "batch",
+        "rule": "inverse-risk",
+        "optimizer": "adam",
+        "l2": 0.1,
+        "step_size": lambda k, t: 0.1 / (k + t),
+    },
+    "one message": {"attack": "alie"},
+    "a model": {"rule": "krum", "attackers": np.array([], dtype=int)},
+}
+
+
+@pytest.mark.parametrize("name", ENGINES)
 @pytest.mark.parametrize("graph", [graphs.complete(8), graphs.ring(8)], ids=["complete", "ring"])
-@pytest.mark.parametrize("options", [{}, {"risk": "batch", "smoothing": 0.5, "rule": "inverse-risk"}], ids=str)
-def test_rounds(graph, options, xp):
-    """All that a round computes on the way, on ragged data."""
+@pytest.mark.parametrize("options", OPTIONS)
+def test_rounds(options, graph, name, xp):
+    """All that a round says, on ragged data."""
 
     def third_round(X, y, W):
-        data = train.Data(X, y, X[0], y[0], y >= 0)
-        s = train.Setting(models.mlp([5, 4, 3]), data, graph, np.array([2, 5]), attack="arbitrary", **options)
-        rounds = train.rounds(s._replace(batch_size=3), W, seed=0)
-        return [next(rounds) for _ in range(3)][-1]
+        given = {"attackers": np.array([2, 5]), "attack": "arbitrary", "batch_size": 3} | OPTIONS[options]
+        s = algorithm.Setting(models.mlp([5, 4, 3]), X, y, graph, **given)
+        rounds = train.rounds(s, W, seed=0, engine=ENGINES[name])
+        made = [next(rounds) for _ in range(3)][-1]
+        return made.state if name == "fast" else made
 
     y = np.random.default_rng(0).integers(0, 3, (8, 9))
     y[1::2, 6:] = -1
@@ -167,29 +227,36 @@ def small(monkeypatch):
     images, digits = rng.random((50, 28, 28)).astype(np.float32), np.arange(50) % 10
     mnist = Dataset(images[:40], digits[:40], X_test=images[40:], y_test=digits[40:])
     for task, data in (("har", har), ("mnist", mnist)):
-        loaded = experiment.TASKS[task]._replace(load=lambda _, data=data: data)
-        monkeypatch.setitem(experiment.TASKS, task, loaded)
+        loaded = tasks.TASKS[task]._replace(load=lambda _, data=data: data)
+        monkeypatch.setitem(tasks.TASKS, task, loaded)
     yield
-    experiment._load.cache_clear()
-    experiment.build_data.cache_clear()
+    tasks._load.cache_clear()
+    tasks.build_data.cache_clear()
 
 
 EXAMPLES = {
-    "spambase": "--epochs 1 --attacks arbitrary --batch-size 100",
-    "har": "--epochs 1 --rules adaptive trimmed-mean --attacks alie --batch-size 3",
-    "mnist": "--epochs 1 --rules adaptive average --attacks foe --workers 5 --attackers 1 --batch-size 4",
+    "spambase": "--attacks arbitrary --batch-size 100",
+    "har": "--rules adaptive trimmed-mean --attacks alie --batch-size 3",
+    "mnist": "--rules adaptive average --attacks foe --workers 5 --attackers 1 --batch-size 4",
+}
+FEW = {  # for the specification, which takes its time
+    "spambase": "--rules adaptive median --attacks arbitrary --workers 4 --attackers 1 --batch-size 400",
+    "har": "--rules adaptive --attacks alie --workers 4 --attackers 1 --batch-size 30 --partition iid",
+    "mnist": "--rules adaptive --attacks foe --workers 3 --attackers 1 --batch-size 7 --partition iid",
 }
 
 
 @dtypes
 @pytest.mark.parametrize("task", EXAMPLES)
-def test_examples(task, dtype, xp, small, tmp_path):
+@pytest.mark.parametrize("plain", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["fast", "plain"])
+def test_examples(plain, task, dtype, xp, small, tmp_path):
     """The command of each example with --gpu gives the numbers that it gives without."""
+    command = f"{FEW[task]} --plain" if plain else EXAMPLES[task]
     found = {}
     for where, options in (("host", ""), ("device", "--gpu --device 0")):
-        experiment._load.cache_clear()
-        experiment.build_data.cache_clear()
-        argv = f"{EXAMPLES[task]} --dtype {dtype} --jobs 1 --out {tmp_path / where} {options}"
+        tasks._load.cache_clear()
+        tasks.build_data.cache_clear()
+        argv = f"{command} --epochs 1 --dtype {dtype} --jobs 1 --out {tmp_path / where} {options}"
         assert cli.main(task, argv.split()) == 0
         results = [json.loads(path.read_text()) for path in (tmp_path / where).glob("*.json")]
         found[where] = {result["config"]["rule"]: result for result in results}
@@ -206,25 +273,22 @@ def test_examples(task, dtype, xp, small, tmp_path):
 
 
 @dtypes
-def test_a_device_sees_the_same_draws_bit_for_bit(dtype, xp, monkeypatch):
+def test_a_device_sees_the_same_draws_bit_for_bit(dtype, xp):
     """Partition, initial values, batches and signals, over more than an epoch."""
     argv = f"--attacks arbitrary --batch-size 200 --dtype {dtype}".split()
     config = cli.configs("spambase", cli.parser("spambase").parse_args(argv))[0]
     seen = {}
     for module in (np, xp):
-        setting, W = experiment.build(config, xp=module)
-        draws_ = [*setting.data, W, setting.attackers]
-        round_ = train.round_
+        s, test, W = tasks.build(config, xp=module)
+        drawn = [s.X, s.y, *test, W, s.attackers]
 
-        def spy(s, groups, state, batch, signals, round_=round_, draws_=draws_):
-            draws_ += [batch, signals]
-            return round_(s, groups, state, batch, signals)
+        def spy(s, drawn=drawn):
+            step = engine.engine(s)
+            return lambda state, batch, signals: drawn.extend([batch, signals]) or step(state, batch, signals)
 
-        monkeypatch.setattr(train, "round_", spy)
-        train.run(setting, W, seed=3, epochs=2)
-        monkeypatch.setattr(train, "round_", round_)
-        seen[module] = [arrays.to_host(array).copy() for array in draws_]
-    assert len(seen[np]) == 7 + 2 * 2 * draws.rounds_per_epoch(setting.data.sizes(), 200)
+        train.run(s, test, W, seed=3, epochs=2, engine=spy)
+        seen[module] = [arrays.to_host(array).copy() for array in drawn]
+    assert len(seen[np]) == 7 + 2 * 2 * draws.rounds_per_epoch(train.sizes(s), 200)
     for host, device in zip(seen[np], seen[xp], strict=True):
         assert host.dtype == device.dtype
         np.testing.assert_array_equal(device, host)
@@ -241,7 +305,7 @@ def test_attackers_that_a_device_would_not_notice_are_refused(attackers):
 # --- Costs --------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("rule", aggregate.NAMES)
+@pytest.mark.parametrize("rule", RULES)
 def test_launches_and_copies_do_not_grow_with_the_workers(rule, xp):
     if launches.counts(xp) is None:
         pytest.skip("a real GPU does not count its launches")
@@ -254,8 +318,8 @@ def test_launches_and_copies_do_not_grow_with_the_workers(rule, xp):
 def test_batches_move_once_an_epoch_and_metrics_come_back_once(xp):
     if launches.counts(xp) is None:
         pytest.skip("a real GPU does not count its copies")
-    assert launches.per_epoch(xp, 10)[1:] == (1, 1)
-    assert launches.per_epoch(xp, 10, attack="arbitrary")[1:] == (1 + 5, 1)  # signals are drawn for every round
+    assert launches.per_epoch(xp, 10)[1:] == (2, 1)  # the batches, and whom to evaluate
+    assert launches.per_epoch(xp, 10, attack="arbitrary")[1:] == (2 + 5, 1)  # signals are drawn for every round
 
 
 @pytest.mark.gpu
@@ -266,7 +330,7 @@ def test_processes_share_the_device(cupy, tmp_path):
     for path in tmp_path.glob("*.json"):
         result = json.loads(path.read_text())
         assert "cupy" in result["versions"]
-        host = experiment.run(experiment.Config(**result["config"] | {"gpu": False}))
+        host = grid.run(tasks.Config(**result["config"] | {"gpu": False}))
         np.testing.assert_allclose(result["history"]["mean_loss"], host["history"]["mean_loss"], rtol=1e-10)
 
 

@@ -60,7 +60,7 @@ def test_batches_are_passes_over_the_rows(sizes, batch_size, rounds, seed):
             assert set(once) <= set(range(n))
 
 
-def test_more_attackers_are_the_same_ones_and_others():
+def test_a_larger_count_keeps_the_attackers_and_adds_others():
     three, five = (draws.attackers(10, f, draws.stream(3, "attackers")) for f in (3, 5))
     assert set(three) < set(five)
     assert_array_equal(five, np.unique(five))

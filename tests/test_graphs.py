@@ -88,34 +88,37 @@ def test_a_worker_out_of_reach_is_named():
         graphs.require_connected(graphs.from_edges(4, [(0, 1), (2, 3)]))
 
 
-@given(st.integers(1, 9), st.floats(0, 1), st.integers(0, 999), st.data())
-def test_blocks_serve_every_receiver_once_with_its_own_neighbourhood(n, p, seed, data):
-    A = graphs.erdos_renyi(n, p, rng(seed))
-    receivers = data.draw(
-        st.permutations(range(n)).flatmap(lambda order: st.integers(1, n).map(lambda m: order[:m]))
-    )
-    served = {}
-    for block in graphs.blocks(A, np.array(receivers)):
-        for row, members, own in zip(block.receivers, block.members, block.own):
-            assert list(members) == sorted(members)
-            assert_array_equal(members[own], row)
-            for k in row:
-                assert k not in served
-                served[int(k)] = set(members)
-    assert served == {k: neighbours(A)[k] for k in receivers}
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("complete", graphs.complete(10)),
+        ("ring", graphs.ring(10)),
+        ("regular", graphs.random_regular(10, 4, rng())),
+        ("regular:6", graphs.random_regular(10, 6, rng())),
+        ("erdos-renyi", graphs.erdos_renyi(10, 0.5, rng())),
+        ("erdos-renyi:0.8", graphs.erdos_renyi(10, 0.8, rng())),
+        ("erdos-renyi:0", np.eye(10, dtype=bool)),
+    ],
+)
+def test_graphs_by_name(name, expected):
+    assert_array_equal(graphs.build(name, 10, rng()), expected)
 
 
-def test_the_complete_graph_is_one_block_with_one_neighbourhood():
-    (block,) = graphs.blocks(graphs.complete(6), np.array([1, 2, 4]))
-    assert block.members.shape == (1, 6)
-    assert_array_equal(block.receivers, [[1, 2, 4]])
-
-
-@given(st.lists(st.lists(st.integers(0, 4), min_size=5, max_size=5), min_size=1, max_size=4))
-def test_distinct_numbers_and_their_places(numbers):
-    different, place = graphs.distinct(np.array(numbers))
-    assert different.shape[1] == max(len(set(row)) for row in numbers)
-    for row, kept, places in zip(numbers, different, place, strict=True):
-        assert set(kept) == set(row)
-        assert sorted(kept) == list(kept)
-        assert_array_equal(kept[places], row)
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        (
+            "cube",
+            "unknown graph 'cube': needs complete, ring, regular:DEGREE, erdos-renyi:P or a file of edges",
+        ),
+        ("ring:3", "unknown graph 'ring:3'"),
+        ("regular:x", "graph regular:DEGREE needs a number, got 'x'"),
+        ("regular:", "graph regular:DEGREE needs a number, got ''"),
+        ("regular:2.5", "needs a whole 0 <= degree < n .* degree=2.5"),
+        ("regular:nan", "needs a whole 0 <= degree < n .* degree=nan"),
+        ("erdos-renyi:-1", "0 <= p <= 1, got p=-1"),
+    ],
+)
+def test_a_graph_that_cannot_be_is_refused(name, message):
+    with pytest.raises(ValueError, match=message):
+        graphs.build(name, 10, rng())

@@ -4,7 +4,7 @@ from numpy.testing import assert_array_equal
 from refimpl.layout import layout
 
 
-def test_tensors_lie_one_behind_the_other_in_c_order_and_are_views():
+def test_tensors_lie_consecutively_in_c_order_and_are_views():
     fields = layout([("A", (2, 3), 2), ("b", (3,), 2), ("c", (), 1)])
     assert [(f.name, f.offset, f.shape) for f in fields.fields] == [
         ("A", 0, (2, 3)),

@@ -1,16 +1,17 @@
-"""Every mutant of mutants.py is noticed by the tests that it names.
+"""Every mutant of mutants.py, engine_mutants.py and the like is noticed by the tests that it names.
 
-The tests are called directly, on a copy of their module whose hypothesis tests draw the same examples every
-time and do not shrink.
+The tests are called directly, on a copy of their module that is imported after the mistake was patched in. Its
+hypothesis tests draw the same examples every time and do not shrink.
 """
 
-import functools
 import importlib.util
 from pathlib import Path
 
 import hypothesis
 import pytest
-from mutants import MUTANTS
+
+FILES = sorted({path.stem for path in Path(__file__).parent.glob("*mutants.py")} - {"test_mutants"})
+MUTANTS = [mutant for name in FILES for mutant in importlib.import_module(name).MUTANTS]
 
 DETERMINISTIC = hypothesis.settings(
     max_examples=400,
@@ -23,7 +24,6 @@ DETERMINISTIC = hypothesis.settings(
 )
 
 
-@functools.cache
 def copy_of(module):
     spec = importlib.util.spec_from_file_location(f"{module}_copy", Path(__file__).with_name(f"{module}.py"))
     copy = importlib.util.module_from_spec(spec)
@@ -47,6 +47,10 @@ def test_a_mutant_is_killed(where, name, mutate, killers, monkeypatch, request):
     for module, test, parameters in killers:
         with pytest.raises((AssertionError, pytest.fail.Exception)):
             getattr(copy_of(module), test)(**parameters)
+
+
+def test_mutants_patch_public_names_only():
+    assert not [name for _, _, name, *_ in MUTANTS if name.startswith("_")]
 
 
 @pytest.mark.parametrize("module", ["test_weights", "test_aggregate", "test_attacks"])

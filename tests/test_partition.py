@@ -185,26 +185,32 @@ def test_by_subject_needs_a_worker_per_person(n):
 def test_same_seed_same_parts_and_the_labels_are_left_alone(name, seed):
     y = np.arange(2400) % 10
     y.flags.writeable = False
-    assert same(PARTITIONS[name](y, 10, generator(seed)), PARTITIONS[name](y, 10, generator(seed)))
+    assert same(PARTITIONS[name].deal(y, 10, generator(seed)), PARTITIONS[name].deal(y, 10, generator(seed)))
 
 
 @pytest.mark.parametrize("name", PARTITIONS)
 def test_another_seed_other_parts_where_something_is_drawn(name):
     y = np.arange(2400) % 10
-    a, b = (PARTITIONS[name](y, 10, generator(seed)) for seed in (0, 1))
+    a, b = (PARTITIONS[name].deal(y, 10, generator(seed)) for seed in (0, 1))
     assert same(a, b) == (name in ("label-pairs", "by-subject"))
+
+
+@pytest.mark.parametrize("name", PARTITIONS)
+def test_the_table_says_where_workers_share_rows(name):
+    parts = PARTITIONS[name].deal(np.arange(2400) % 10, 10, generator(0))
+    assert PARTITIONS[name].shares == (sum(map(len, parts)) > 2400)
 
 
 def test_deal_hands_over_labels_or_persons():
     data = Dataset(np.zeros((6, 1)), np.array([0, 0, 0, 1, 1, 1]), np.array([5, 3, 5, 3, 4, 4]))
-    assert [part.tolist() for part in deal("by-subject", data, 3, generator(0))] == [[1, 3], [4, 5], [0, 2]]
-    assert [len(np.unique(data.y[part])) for part in deal("two-labels", data, 3, generator(0))] == [2, 2, 2]
-    assert same(deal("iid", data, 3, generator(7)), iid(data.y, 3, generator(7)))
+    by_person, by_label = PARTITIONS["by-subject"], PARTITIONS["two-labels"]
+    assert [part.tolist() for part in deal(by_person, data, 3, generator(0))] == [[1, 3], [4, 5], [0, 2]]
+    assert [len(np.unique(data.y[part])) for part in deal(by_label, data, 3, generator(0))] == [2, 2, 2]
 
 
 def test_deal_by_subject_needs_persons():
-    with pytest.raises(ValueError, match=r"^by-subject needs data with a person for each row, got none$"):
-        deal("by-subject", Dataset(np.zeros((4, 1)), np.arange(4)), 2, generator(0))
+    with pytest.raises(ValueError, match=r"^the partition deals rows by subject, but the data have none$"):
+        deal(PARTITIONS["by-subject"], Dataset(np.zeros((4, 1)), np.arange(4)), 2, generator(0))
 
 
 @quick

@@ -3,8 +3,9 @@ import io
 
 import pytest
 
-from refimpl import aggregate, report
+from refimpl.aggregate import RULES
 from refimpl.attacks import ATTACKS
+from refimpl.experiments import figures, report
 
 
 def result(rule, attack, seed, worst, lost=0):
@@ -20,7 +21,7 @@ def result(rule, attack, seed, worst, lost=0):
 
 GRID = [
     result(rule, attack, seed, 0.5 + 0.01 * i + 0.02 * seed)
-    for i, rule in enumerate(aggregate.NAMES)
+    for i, rule in enumerate(RULES)
     for attack in ATTACKS
     for seed in (0, 1)
 ]
@@ -29,7 +30,7 @@ GRID = [
 def test_the_table_fits_a_terminal_and_averages_the_seeds():
     lines = report.text_table(GRID).splitlines()
     assert max(map(len, lines)) <= 79
-    assert len(lines) == 2 + 2 * len(aggregate.NAMES)
+    assert len(lines) == 2 + 2 * len(RULES)
     assert lines[0].split() == list(ATTACKS)
     assert lines[2].split() == ["adaptive", "own", *["0.51", "0.56"] * 5]
     assert lines[3].split() == ["whole", *["0.46", "0.50"] * 5]
@@ -53,20 +54,55 @@ def test_the_table_marks_lost_models():
 
 def test_the_csv_holds_the_same_numbers_unrounded():
     rows = list(csv.DictReader(io.StringIO(report.csv_table(GRID))))
-    assert len(rows) == len(aggregate.NAMES) * len(ATTACKS)
+    assert len(rows) == len(RULES) * len(ATTACKS)
     assert rows[0]["rule"] == "adaptive"
     assert rows[0]["seeds"] == "2"
     assert float(rows[0]["worst_own"]) == pytest.approx(0.51, abs=1e-12)
 
 
+def test_many_attacks_and_long_names_still_fit_a_terminal(monkeypatch):
+    for name in ("sixth", "seventh-attack"):
+        monkeypatch.setitem(ATTACKS, name, ATTACKS["alie"]._replace(label=name))
+    monkeypatch.setitem(RULES, "a-rule-with-a-long-name", RULES["median"])
+    rules = ("adaptive", "a-rule-with-a-long-name")
+    results = [result(rule, attack, 0, 0.5 + 0.01 * i) for rule in rules for i, attack in enumerate(ATTACKS)]
+    text = report.text_table(results)
+    assert max(map(len, text.splitlines())) <= 80
+    blocks = [block.splitlines() for block in text.split("\n\n")]
+    assert [name for block in blocks for name in block[0].split()] == list(ATTACKS)
+    for header, _, *lines in blocks:
+        for attack in header.split():
+            end, i = header.index(attack) + len(attack), list(ATTACKS).index(attack)
+            for line in lines[::2]:
+                assert line[end - 10 : end + 1].strip() == f"0.{50 + i} 0.{55 + i}"  # below its attack
+
+
+# --- The figure ---------------------------------------------------------------------------------------------
+
+
 @pytest.mark.parametrize("results", [GRID, GRID[:2]])
-def test_the_figure_is_a_png_with_a_line_per_rule(tmp_path, results):
+def test_the_figure_is_a_png(tmp_path, results):
     pytest.importorskip("matplotlib", reason="matplotlib is an extra")
-    report.figure(results, "A title", tmp_path / "figure.png")
+    figures.figure(results, "A title", tmp_path / "figure.png")
     assert (tmp_path / "figure.png").read_bytes().startswith(b"\x89PNG")
     assert [path.name for path in tmp_path.iterdir()] == ["figure.png"]
 
 
-def test_every_rule_has_a_colour_of_its_own():
-    assert set(report.COLOURS) == set(aggregate.NAMES)
-    assert len(set(report.COLOURS.values())) == len(aggregate.NAMES)
+def test_a_panel_has_a_line_per_rule_and_the_paper_s_on_top():
+    matplotlib = pytest.importorskip("matplotlib.figure", reason="matplotlib is an extra")
+    ax = matplotlib.Figure().subplots()
+    figures.panel(ax, GRID, "foe")
+    assert ax.get_title() == "Fall-of-empire attack"
+    assert [line.get_label() for line in ax.lines][::-1] == [rule.label for rule in RULES.values()]
+    assert ax.lines[-1].get_ydata().tolist() == pytest.approx([0.1, 0.51])
+
+
+def test_every_rule_has_a_line_of_its_own_even_a_new_one(monkeypatch):
+    for i in range(20):
+        monkeypatch.setitem(RULES, f"new {i}", RULES["median"])
+    styles = {rule: figures.style_of(rule) for rule in RULES}
+    assert len(set(styles.values())) == 28
+    assert [rule for rule, style in styles.items() if style.linewidth > 2] == ["adaptive"]
+    assert styles["adaptive"].color == "#D55E00"
+    assert styles["krum"] == ("#7F7F7F", "-", 1.1)
+    assert styles["local"] == ("#000000", "--", 1.1)

@@ -1,48 +1,143 @@
-"""The three tasks from one command each, on small data in the shape of the real ones."""
+"""From a configuration to arrays, and the three tasks on small data in the shape of the real ones."""
 
+import ast
+import dataclasses
+import subprocess
+import sys
 import tracemalloc
+from pathlib import Path
 
 import numpy as np
 import pytest
-from numpy.testing import assert_array_equal
+from numpy.testing import assert_allclose, assert_array_equal
 
+import data_loaders
 from data_loaders import Dataset, mnist
-from refimpl import cli, experiment, train
+from refimpl import train
+from refimpl.experiments import cli, grid, tasks
+from refimpl.experiments.tables import TABLES
+
+REFIMPL = Path(train.__file__).parent
 
 
-def grid(task, options=""):
+def configs(task, options=""):
     return cli.configs(task, cli.parser(task).parse_args(options.split()))
 
 
+def config(**changes):
+    return dataclasses.replace(configs("spambase", "--rules adaptive --attacks sign-flip")[0], **changes)
+
+
+# --- What imports what --------------------------------------------------------------------------------------
+
+
+def test_refimpl_works_without_data_loaders():
+    """All but `experiments`: nobody else imports it."""
+    modules = [path.stem for path in REFIMPL.glob("*.py") if path.stem != "__init__"]
+    imports = "".join(f"import refimpl.{module}\n" for module in modules)
+    code = f"import sys\nsys.modules['data_loaders'] = None\n{imports}"
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_no_code_asks_for_an_entry_by_its_name():
+    """Tables, not cases: nothing that names an entry is compared with a string."""
+    folders = [REFIMPL, REFIMPL / "fast", REFIMPL / "experiments", Path(data_loaders.__file__).parent]
+    for path in (path for folder in folders for path in folder.glob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Compare):
+                sides = [node.left, *node.comparators]
+                names = {getattr(side, "id", getattr(side, "attr", "")) for side in sides}
+                literal = any(isinstance(side, ast.Constant) and isinstance(side.value, str) for side in sides)
+                assert not (literal and names & {*TABLES, "name"}), f"{path}:{node.lineno}"
+
+
+# --- From a configuration to arrays -------------------------------------------------------------------------
+
+
+def test_the_spambase_preset_is_the_papers():
+    setting, _, W = tasks.build(config())
+    assert W.shape == (10, 57 * 20 + 20 + 20 * 2 + 2)
+    assert len(setting.attackers) == 3
+    assert (setting.batch_size, setting.step_size, setting.optimizer, setting.risk) == (
+        20,
+        0.01,
+        "sgd",
+        "local",
+    )
+    assert setting.graph.all()
+    for k in range(10):
+        assert set(setting.y[k]) >= {0, 1}  # every worker holds both classes
+
+
+def test_every_row_is_dealt_once_and_features_are_standardised():
+    setting, test, _ = tasks.build(config())
+    X, real = setting.X, setting.y >= 0
+    assert real.sum() + len(test.y) == 4601
+    assert_array_equal(test.own.sum(axis=0), 1)
+    assert_allclose(test.own.sum(axis=1) / (test.own.sum(axis=1) + real.sum(axis=1)), 0.2, atol=0.02)
+    assert_allclose(X[real].mean(axis=0), 0, atol=1e-12)
+    assert_allclose(X[real].std(axis=0), 1, rtol=1e-12)
+    assert_array_equal(X[~real], 0)
+    raw, raw_test, _ = tasks.build(config(features="raw"))
+    assert raw.X.max() == 15841  # the longest run of capitals
+    mean, std = raw.X[real].mean(axis=0), raw.X[real].std(axis=0)
+    assert_allclose(test.X, (raw_test.X - mean) / std, atol=1e-9)  # as the training rows are
+
+
+def test_no_attack_means_no_attackers():
+    assert len(tasks.build(config(attack="none"))[0].attackers) == 0
+    tasks.build(config(attack="none", attackers=10))  # nobody to be refused
+
+
+def test_all_runs_of_a_seed_see_the_same_draws():
+    one, _, W = tasks.build(config())
+    other, _, V = tasks.build(config(rule="median", attack="foe"))
+    assert_array_equal(W, V)
+    assert_array_equal(one.attackers, other.attackers)
+    assert_array_equal(one.X, other.X)
+    third, _, U = tasks.build(config(seed=1))
+    assert (U != W).any()
+    assert third.X.shape != one.X.shape or (third.X != one.X).any()
+
+
+def test_a_graph_by_its_edges():
+    path = tuple((k, k + 1) for k in range(9))
+    graph = tasks.build(config(graph=path))[0].graph
+    assert_array_equal(graph, np.abs(np.subtract.outer(np.arange(10), np.arange(10))) <= 1)
+
+
+@pytest.mark.parametrize("attackers", [10, 11])
+def test_everyone_an_attacker_is_refused(attackers):
+    with pytest.raises(ValueError, match=f"one worker must be normal, got {attackers} attackers of 10 workers"):
+        tasks.build(config(attackers=attackers))
+
+
+def test_a_shared_row_is_no_test_row(monkeypatch):
+    """A row that one worker tests on, another would train on."""
+    data = Dataset(np.zeros((100, 57)), np.arange(100) % 10)
+    monkeypatch.setitem(tasks.TASKS, "spambase", tasks.TASKS["spambase"]._replace(load=lambda _: data))
+    with pytest.raises(ValueError, match="deals a row to several workers and needs data with a test set"):
+        tasks.build(config(partition="label-pairs"))
+
+
+# --- The other two tasks ------------------------------------------------------------------------------------
+
+
 @pytest.fixture
-def fresh():
-    """The experiment's caches hold no data of an earlier test, and none are left for a later one."""
-
-    def clear():
-        experiment._load.cache_clear()
-        experiment.build_data.cache_clear()
-
-    clear()
-    yield
-    clear()
-
-
-@pytest.fixture
-def small_har(monkeypatch, fresh):
+def small_har(monkeypatch):
     """30 people with 12 to 17 rows each, whose activity shows in the first six features."""
     rng = np.random.default_rng(0)
     subject = np.repeat(np.arange(1, 31), rng.integers(12, 18, 30))
     y = rng.integers(0, 6, len(subject))
     X = rng.uniform(-1, 1, (len(y), 561))
     X[np.arange(len(y)), y] += 3
-    monkeypatch.setitem(
-        experiment.TASKS, "har", experiment.TASKS["har"]._replace(load=lambda _: Dataset(X, y, subject))
-    )
+    data = Dataset(X, y, subject)
+    monkeypatch.setitem(tasks.TASKS, "har", tasks.TASKS["har"]._replace(load=lambda _: data))
     return subject
 
 
 @pytest.fixture
-def small_mnist(monkeypatch, fresh):
+def small_mnist(monkeypatch):
     """400 + 100 images of noise with a bright row for the digit."""
     rng = np.random.default_rng(0)
     y, y_test = np.arange(400) % 10, np.arange(100) % 10
@@ -50,22 +145,23 @@ def small_mnist(monkeypatch, fresh):
     for images, labels in ((X, y), (X_test, y_test)):
         images[np.arange(len(labels)), 2 * labels + 3] = 1
     data = Dataset(X, y, X_test=X_test, y_test=y_test)
-    monkeypatch.setitem(experiment.TASKS, "mnist", experiment.TASKS["mnist"]._replace(load=lambda _: data))
+    monkeypatch.setitem(tasks.TASKS, "mnist", tasks.TASKS["mnist"]._replace(load=lambda _: data))
     return data
 
 
 def test_har_is_one_worker_per_person_with_a_quarter_of_its_rows_for_testing(small_har):
-    config = grid("har", "--rules adaptive --attacks foe")[0]
-    setting, W = experiment.build(config)
+    setting, test, W = tasks.build(configs("har", "--rules adaptive --attacks foe")[0])
     assert W.shape == (30, 561 * 100 + 100 + 100 * 6 + 6)
-    assert (len(setting.attackers), setting.batch_size, setting.lr, setting.risk) == (13, 10, 0.01, "local")
+    assert (len(setting.attackers), setting.batch_size) == (13, 10)
+    assert (setting.step_size, setting.risk) == (0.01, "local")
     for k in range(30):
         n = (small_har == k + 1).sum()
-        assert setting.data.own_test[k].sum() == round(n / 4)
-        assert setting.data.sizes()[k] == n - round(n / 4)
-    assert (grid("har", "--attackers 6")[0].attackers, len(grid("har"))) == (6, 40)
+        assert test.own[k].sum() == round(n / 4)
+        assert train.sizes(setting)[k] == n - round(n / 4)
+    assert (configs("har", "--attackers 6")[0].attackers, len(configs("har"))) == (6, 40)
 
 
+@pytest.mark.slow
 def test_har_runs_from_the_command_line(small_har, tmp_path, capsys):
     argv = "--rules adaptive krum local --attacks none alie --epochs 2 --jobs 1 --out"
     assert cli.main("har", [*argv.split(), str(tmp_path)]) == 0
@@ -79,45 +175,48 @@ def test_har_needs_a_worker_per_person(small_har, tmp_path, capsys):
 
 
 def test_mnist_workers_hold_two_labels_and_are_tested_on_these(small_mnist):
-    setting, W = experiment.build(grid("mnist")[0])
+    setting, test, W = tasks.build(configs("mnist")[0])
     assert W.shape == (10, 130890)
     assert W.dtype == np.float32
     held = np.zeros(10, int)
     for k in range(10):
-        labels = set(setting.data.y[k]) - {-1}
+        labels = set(setting.y[k]) - {-1}
         held[list(labels)] += 1
         assert len(labels) == 2
-        assert_array_equal(setting.data.own_test[k], np.isin(small_mnist.y_test, list(labels)))
-    assert sum(setting.data.sizes()) == 400  # every image is somebody's, and nobody else's
+        assert_array_equal(test.own[k], np.isin(small_mnist.y_test, list(labels)))
+    assert sum(train.sizes(setting)) == 400  # every image is somebody's, and nobody else's
     assert_array_equal(held, 2)
-    assert_array_equal(setting.data.X_test, small_mnist.X_test)
+    assert_array_equal(test.X, small_mnist.X_test)
 
 
 def test_label_pairs_share_images(small_mnist):
-    setting, _ = experiment.build(grid("mnist", "--partition label-pairs")[0])
-    assert setting.data.sizes() == [80] * 10
-    assert set(setting.data.y[7]) == {0, 8}
+    setting, _, _ = tasks.build(configs("mnist", "--partition label-pairs")[0])
+    assert train.sizes(setting) == [80] * 10
+    assert set(setting.y[7]) == {0, 8}
 
 
+@pytest.mark.slow
 def test_the_cnn_learns_two_digits_a_worker(small_mnist):
     """A few rounds suffice: the digit is written on the image."""
-    config = grid("mnist", "--rules adaptive --attacks sign-flip --epochs 3 --batch-size 8 --lr 0.003")[0]
-    history = experiment.run(config)["history"]
+    quick = configs("mnist", "--rules adaptive --attacks sign-flip --epochs 3 --batch-size 8 --lr 0.003")[0]
+    history = grid.run(quick)["history"]
     assert history["mean_own"][-1] > 0.9
     assert history["mean_loss"][-1] < history["mean_loss"][0]
 
 
+@pytest.mark.slow
 def test_digits_need_no_download(tmp_path, capsys):
     argv = "--dataset digits --rules local --attacks sign-flip --epochs 1 --jobs 1 --out"
     assert cli.main("mnist", [*argv.split(), str(tmp_path)]) == 0
     said = capsys.readouterr()
     assert "scikit-learn's digits: 10 workers, 3 attackers, 1 epochs" in said.out
-    assert grid("digits")[0].epochs == 15
+    assert configs("digits")[0].epochs == 15
 
 
+@pytest.mark.slow
 def test_an_mnist_round_stays_below_two_gigabytes():
     """10 workers, batch 64, float32: what the round allocates, at its peak."""
-    setting, W = experiment.build(grid("digits", "--rules adaptive --attacks none")[0])
+    setting, _, W = tasks.build(configs("digits", "--rules adaptive --attacks none")[0])
     tracemalloc.start()
     next(train.rounds(setting, W, seed=0))
     peak = tracemalloc.get_traced_memory()[1]
@@ -125,7 +224,8 @@ def test_an_mnist_round_stays_below_two_gigabytes():
     assert peak < 0.5e9  # bytes; the bar is 2e9
 
 
-def test_without_a_network_one_line_says_what_to_do(tmp_path, monkeypatch, capsys, fresh):
+def test_without_a_network_one_line_says_what_to_do(tmp_path, monkeypatch, capsys):
+    tasks._load.cache_clear()
     monkeypatch.setenv("REFIMPL_DATA", str(tmp_path / "cache"))
     monkeypatch.setattr(mnist, "URL", "http://127.0.0.1:9/mnist/")  # nobody listens there
     with pytest.raises(SystemExit) as caught:
@@ -139,8 +239,7 @@ def test_without_a_network_one_line_says_what_to_do(tmp_path, monkeypatch, capsy
 
 
 def test_a_long_run_begins_with_an_estimate(capsys, monkeypatch, tmp_path):
-    monkeypatch.setattr(experiment, "seconds", lambda config, *_: 100.0 if config.attack == "none" else 1.0)
-    monkeypatch.setattr(experiment, "run_all", lambda todo, *_: iter([]))
-    configs = grid("spambase", "--rules adaptive median --attacks none alie")
-    cli.run_grid(configs, tmp_path, 2, None, 1)
+    monkeypatch.setattr(grid, "seconds", lambda config, *_: 100.0 if config.attack == "none" else 1.0)
+    monkeypatch.setattr(grid, "run_all", lambda todo, *_: iter([]))
+    cli.run_grid(configs("spambase", "--rules adaptive median --attacks none alie"), tmp_path, 2, None, 1)
     assert "about 2 minutes for 4 runs, 2 at a time" in capsys.readouterr().err

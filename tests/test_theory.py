@@ -274,9 +274,9 @@ def test_without_convexity_a_message_that_passes_can_hurt():
     tensors = model.layout.views(W)
     tensors["W1"][0], tensors["W2"][0] = [[4, -4]], [[0, 4], [4, 0]]
     tensors["W1"][1], tensors["W2"][1] = tensors["W1"][0, :, ::-1], tensors["W2"][0, ::-1]
-    X, y = np.array([[[-1.0], [1.0]]]), np.array([[0, 1]])
-    r = model.risk(W, X, y)
+    X, y = np.array([[-1.0], [1.0]]), np.array([0, 1])
+    r = np.array([model.risk(w, X, y) for w in W])
     assert r[1] == r[0] < 1e-6
     c = aggregate.adaptive_weights(r, 0)
     assert_array_equal(c, [0.5, 0.5])
-    assert model.risk(aggregate.combine(c, W), X[0], y[0]) == pytest.approx(math.log(2))
+    assert model.risk(aggregate.combine(c, W), X, y) == pytest.approx(math.log(2))

@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from refimpl import aggregate, attacks, cli, draws, experiment, layers, models, train
+from refimpl import aggregate, attacks, draws, layers, models, train
+from refimpl.experiments import cli, tasks
 
 torch = pytest.importorskip("torch", reason="torch is in the extra 'oracles'")
 torch.set_num_threads(1)  # small products: more threads only wait for each other
@@ -43,10 +44,8 @@ def test_affine():
     y = F.linear(tx, tW.T, tb)
     y.backward(torch.tensor(dy))
     same(layers.affine(x, W, b), y.detach())
-    same(layers.affine_backward_input(dy, W), tx.grad)
-    dW, db = layers.affine_backward_parameters(dy, x)
-    same(dW, tW.grad)
-    same(db, tb.grad)
+    for computed, tensor in zip(layers.affine_backward(dy, x, W, b), (tx, tW, tb), strict=True):
+        same(computed, tensor.grad)
 
 
 def test_relu():
@@ -55,18 +54,18 @@ def test_relu():
     y = F.relu(tx)
     y.backward(torch.tensor(dy))
     same(layers.relu(x), y.detach(), 0)
-    same(layers.relu_backward(dy, layers.relu(x)), tx.grad, 0)  # at the kink too
+    same(layers.relu_backward(dy, x)[0], tx.grad, 0)  # at the kink too
 
 
 @pytest.mark.parametrize(("H", "W", "C", "O"), [(5, 4, 1, 3), (6, 7, 3, 2), (1, 1, 2, 2)])
 def test_conv2d(H, W, C, O):
-    x, K, dy = normal(2, H, W, C), normal(3, 3, C, O), normal(2, H, W, O, seed=1)
-    tx, tK = leaf(x), leaf(K)
-    y = F.conv2d(tx.permute(0, 3, 1, 2), tK.permute(3, 2, 0, 1), padding=1).permute(0, 2, 3, 1)
+    x, K, b, dy = normal(2, H, W, C), normal(3, 3, C, O), normal(O), normal(2, H, W, O, seed=1)
+    tx, tK, tb = leaf(x), leaf(K), leaf(b)
+    y = F.conv2d(tx.permute(0, 3, 1, 2), tK.permute(3, 2, 0, 1), tb, padding=1).permute(0, 2, 3, 1)
     y.backward(torch.tensor(dy))
-    same(layers.conv2d(x, K), y.detach())
-    same(layers.conv2d_backward_input(dy, K, (H, W)), tx.grad)
-    same(layers.conv2d_backward_kernel(dy, x), tK.grad)
+    same(layers.conv2d(x, K, b), y.detach())
+    for computed, tensor in zip(layers.conv2d_backward(dy, x, K, b), (tx, tK, tb), strict=True):
+        same(computed, tensor.grad)
 
 
 @pytest.mark.parametrize("ties", [False, True])
@@ -78,7 +77,7 @@ def test_maxpool2d(H, W, ties):
     y = F.max_pool2d(tx.permute(0, 3, 1, 2), 2).permute(0, 2, 3, 1)
     y.backward(torch.tensor(dy))
     same(layers.maxpool2d(x), y.detach(), 0)
-    same(layers.maxpool2d_backward(dy, x, layers.maxpool2d(x)), tx.grad, 0)
+    same(layers.maxpool2d_backward(dy, x)[0], tx.grad, 0)
 
 
 def test_softmax_cross_entropy():
@@ -164,7 +163,7 @@ def test_gradient_against_autograd(name):
 class Worker:
     """One peer: its network, its data, its optimiser."""
 
-    def __init__(self, w, X, y, lr, optimizer):
+    def __init__(self, w, X, y, lr, optimizer, l2):
         self.net = torch.nn.Sequential(
             torch.nn.Linear(57, 20), torch.nn.ReLU(), torch.nn.Linear(20, 2)
         ).double()
@@ -172,6 +171,7 @@ class Worker:
         self.set(torch.tensor(w))
         step = {"sgd": torch.optim.SGD, "adam": torch.optim.Adam}[optimizer]
         self.optimizer = step(self.net.parameters(), lr=lr)
+        self.l2 = l2
 
     def set(self, w):
         with torch.no_grad():
@@ -185,14 +185,18 @@ class Worker:
 
     def learn(self, rows):
         self.optimizer.zero_grad()
-        F.cross_entropy(self.net(self.X[rows]), self.y[rows]).backward()
+        self.loss(rows).backward()
         self.optimizer.step()
+
+    def loss(self, rows):
+        penalty = sum((p**2).sum() for p in self.net.parameters())
+        return F.cross_entropy(self.net(self.X[rows]), self.y[rows]) + self.l2 / 2 * penalty
 
     def risk(self, w, rows):
         kept = self.get()
         self.set(w)
         with torch.no_grad():
-            r = F.cross_entropy(self.net(self.X[rows]), self.y[rows]).item()
+            r = self.loss(rows).item()
         self.set(kept)
         return r
 
@@ -230,8 +234,9 @@ def torch_message(attack, own, honest, signals, n, f):
 
 
 def torch_algorithm_1(s, W, count, seed):
-    sizes, N, bad = s.data.sizes(), len(W), s.attackers.tolist()
-    workers = [Worker(W[k], s.data.X[k, :n], s.data.y[k, :n], s.lr, s.optimizer) for k, n in enumerate(sizes)]
+    sizes, N, bad = train.sizes(s), len(W), s.attackers.tolist()
+    options = s.step_size, s.optimizer, s.l2
+    workers = [Worker(W[k], s.X[k, :n], s.y[k, :n], *options) for k, n in enumerate(sizes)]
     batch_rng, attack_rng = draws.stream(seed, "batches"), draws.stream(seed, "attack")
     per_epoch = draws.rounds_per_epoch(sizes, s.batch_size)
     epochs = (draws.batches(sizes, s.batch_size, per_epoch, batch_rng) for _ in itertools.count())
@@ -261,18 +266,20 @@ def torch_algorithm_1(s, W, count, seed):
 def spambase(options):
     """What examples/spambase.py would run with these options: 10 workers, 57-20-2, all 3680 training rows."""
     config = cli.configs("spambase", cli.parser("spambase").parse_args(options.split()))[0]
-    return experiment.build(config)
+    s, _, W = tasks.build(config)
+    return s, W
 
 
-def check_twenty_rounds(options):
+def check_twenty_rounds(options, **changes):
     s, W = spambase(options)
-    result = next(itertools.islice(train.rounds(s, W, 0), 19, None)).state.W
+    s = s._replace(**changes)
+    result = next(itertools.islice(train.rounds(s, W, 0, train.plain), 19, None)).state.W
     assert_allclose(result, torch_algorithm_1(s, W, 20, 0), rtol=1e-9, atol=1e-9)
     assert np.abs(result - W).max() > 0.01  # they did learn something
 
 
 @pytest.mark.parametrize("attack", attacks.ATTACKS)
-@pytest.mark.parametrize("rule", aggregate.NAMES)
+@pytest.mark.parametrize("rule", aggregate.RULES)
 def test_twenty_rounds_of_spambase(rule, attack):
     check_twenty_rounds(f"--rules {rule} --attacks {attack}")
 
@@ -282,3 +289,8 @@ def test_twenty_rounds_of_spambase(rule, attack):
 )
 def test_twenty_rounds_of_spambase_with_other_options(options):
     check_twenty_rounds(f"--rules adaptive --attacks sign-flip {options}")
+
+
+@pytest.mark.parametrize("rule", ["adaptive", "inverse-risk", "median"])
+def test_twenty_rounds_of_spambase_with_regularisation(rule):
+    check_twenty_rounds(f"--rules {rule} --attacks sign-flip", l2=0.1)

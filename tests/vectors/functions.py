@@ -1,8 +1,11 @@
-"""The functions that cases name, each as (inputs by name) -> outputs by name, all of them refimpl's."""
+"""The functions that cases name, each as (inputs by name) -> outputs by name: all are the specification's."""
+
+from unittest import mock
 
 import numpy as np
 
-from refimpl import aggregate, attacks, draws, graphs, layers, optim, train
+from refimpl import aggregate, algorithm, attacks, draws, graphs, layers, optim, released, train
+from refimpl.attacks import ATTACKS, Attack
 
 
 class Replay:
@@ -21,79 +24,87 @@ class Replay:
         return next(self.draws)
 
 
-def setting(model, X, y, graph, attackers, batch, **options):
-    """train.Setting of a case; there is no test data."""
-    nothing = np.zeros((0, *X.shape[2:])), np.zeros(0, int), np.zeros((len(graph), 0), bool)
-    data = train.Data(X, y, *nothing)
-    if options["attack"] == "given":
-        messages = options.pop("messages")
-        options["attack"] = lambda own, honest, signals: messages
-    return train.Setting(model.model, data, graph, attackers, batch_size=batch.shape[-1], **options)
-
-
-def round_(W, batch, signals=None, smoothed=None, optimizer_state=None, **given):
-    s = setting(batch=batch, **given)
+def prepared(model, X, y, graph, attackers, batch, lr, smoothing, **options):
+    """The setting of a case, checked."""
+    s = algorithm.Setting(
+        model.model, X, y, graph, attackers, step_size=lr, batch_size=batch.shape[-1], **options
+    )
     train.check(s)
-    groups = train.groups(s)
-    if smoothed is not None:
-        smoothed = [smoothed[g.receivers[..., None], g.members[:, None, :]] for g in groups]
-    if optimizer_state is not None:
-        optimizer_state = tuple(optimizer_state[key] for key in "tmv")
-    result = train.round_(s, groups, train.State(W, optimizer_state, smoothed), batch, signals)
+    released.engine(s, smoothing)  # refuses a share that is none
+    return s
+
+
+def given(messages):
+    """The attack "given": the case carries what attackers send."""
+    send = Attack(lambda own, honest, signals: messages, "given", "-", "given")
+    return mock.patch.dict(ATTACKS, {} if messages is None else {"given": send})
+
+
+def one_round(s, state, batch, signals, smoothing, smoothed):
+    """The round, and the risks that its rule saw: those of the round, unless the case smooths them."""
+    if smoothing < 1:
+        return released.round_(s, state, batch, signals, smoothing, smoothed)
+    made = algorithm.round_(s, state, batch, signals)
+    return made, made.risks
+
+
+def round_(W, batch, smoothing, signals=None, smoothed=None, optimizer_state=None, messages=None, **case):
+    with given(messages):
+        s = prepared(batch=batch, smoothing=smoothing, **case)
+        state = algorithm.start(s, W)
+        if optimizer_state is not None:
+            memory = np.stack([optimizer_state["m"], optimizer_state["v"]])
+            state = state._replace(memory=memory, t=optimizer_state["t"])
+        made, smoothed = one_round(s, state, batch, signals, smoothing, smoothed)
     rows = np.arange(len(W))[:, None]
-    outputs = {"batch_X": s.data.X[rows, batch], "batch_y": s.data.y[rows, batch]}
-    outputs |= {"gradient": result.gradient, "local": result.local, "sent": result.sent}
-    if result.risks:
-        outputs["risks"] = matrix(groups, result.risks, len(W), np.nan)
-        outputs["smoothed"] = matrix(groups, result.state.smoothed, len(W), np.nan)
-        outputs["weights"] = matrix(groups, result.weights, len(W), 0.0)
-    outputs["W"] = result.state.W
-    if result.state.optimizer is not None:
-        outputs["t"], outputs["m"], outputs["v"] = result.state.optimizer
+    outputs = {"batch_X": s.X[rows, batch], "batch_y": s.y[rows, batch]}
+    outputs |= {"gradient": made.gradient, "local": made.local, "sent": made.sent}
+    if made.weights is not None:
+        outputs |= {"risks": made.risks, "smoothed": smoothed, "weights": made.weights}
+    outputs["W"] = made.state.W
+    if len(made.state.memory):
+        outputs |= {"t": made.state.t, "m": made.state.memory[0], "v": made.state.memory[1]}
     return outputs
 
 
-def matrix(groups, parts, N, elsewhere):
-    """The groups' numbers as one (N, N) matrix, row k the receiver."""
-    M = np.full((N, N), elsewhere, parts[0].dtype)
-    for g, part in zip(groups, parts):
-        M[g.receivers[..., None], g.members[:, None, :]] = part
-    return M
-
-
-def trajectory(W, batches, signals=None, **given):
-    s = setting(batch=batches, **given)
-    train.check(s)
-    groups, state, path = train.groups(s), train.State(W), []
+def trajectory(W, batches, smoothing, signals=None, **case):
+    s = prepared(batch=batches, smoothing=smoothing, **case)
+    state, smoothed, path = algorithm.start(s, W), None, []
     for t, batch in enumerate(batches):
-        state = train.round_(s, groups, state, batch, None if signals is None else signals[t]).state
+        drawn = None if signals is None else signals[t]
+        made, smoothed = one_round(s, state, batch, drawn, smoothing, smoothed)
+        state = made.state
         path.append(state.W)
     return {"W": np.stack(path)}
 
 
 def evaluate(model, X_test, y_test, own_test, attackers, W):
     nothing = np.zeros((len(W), 1, *X_test.shape[1:])), np.zeros((len(W), 1), int)
-    data = train.Data(*nothing, X_test, y_test, own_test)
-    numbers = train.evaluate(train.Setting(model.model, data, graphs.complete(len(W)), attackers), W)
+    s = algorithm.Setting(model.model, *nothing, graphs.complete(len(W)), attackers)
+    numbers = train.evaluate(s, train.HeldOut(X_test, y_test, own_test), W, train.plain)
     return {key: numbers[key] for key in ("worst_own", "mean_own", "worst_whole", "mean_whole")}
 
 
 def adam(W, gradients, lr, beta1, beta2, eps):
-    state, path = None, []
-    for G in gradients:
-        W, state = optim.adam(W, G, state, lr, beta1, beta2, eps)
+    memory, path = np.zeros((2, *W.shape), W.dtype), []
+    for t, G in enumerate(gradients, start=1):
+        W, memory = optim.adam(W, G, memory, lr, t, beta1, beta2, eps)
         path.append(W)
-    return {"W": np.stack(path), "m": state[1], "v": state[2]}
+    return {"W": np.stack(path), "m": memory[0], "v": memory[1]}
 
 
 def affine_backward(dy, x, W):
-    dW, db = layers.affine_backward_parameters(dy, x)
-    return {"dx": layers.affine_backward_input(dy, W), "dW": dW, "db": db}
+    dx, dW, db = layers.affine_backward(dy, x, W, np.zeros(W.shape[1], W.dtype))
+    return {"dx": dx, "dW": dW, "db": db}
+
+
+def conv2d(x, K):
+    return {"y": layers.conv2d(x, K, np.zeros(K.shape[-1], K.dtype))}
 
 
 def conv2d_backward(dy, x, K):
-    dx = layers.conv2d_backward_input(dy, K, x.shape[-3:-1])
-    return {"dx": dx, "dK": layers.conv2d_backward_kernel(dy, x)}
+    dx, dK, _ = layers.conv2d_backward(dy, x, K, np.zeros(K.shape[-1], K.dtype))
+    return {"dx": dx, "dK": dK}
 
 
 def connected(graph):
@@ -121,7 +132,7 @@ FUNCTIONS = {
     "trimmed_mean": lambda W, f: {"w": aggregate.trimmed_mean(W, f)},
     "medoid": lambda W: {"w": aggregate.medoid(W)},
     "krum": lambda W, f: {"w": aggregate.krum(W, f)},
-    "rule": lambda rule, W, f: {"w": aggregate.RULES[rule](W, f)},
+    "rule": lambda rule, W, f: {"w": aggregate.RULES[rule].compute(W, None, 0, f)},
     "sign_flip": lambda W, sigma: {"sent": attacks.sign_flip(W, sigma)},
     "arbitrary": lambda W, signals: {"sent": attacks.arbitrary(W, signals)},
     "fall_of_empires": lambda honest, epsilon: {"sent": attacks.fall_of_empires(honest, epsilon)},
@@ -130,13 +141,13 @@ FUNCTIONS = {
     "affine": lambda x, W, b: {"y": layers.affine(x, W, b)},
     "affine_backward": affine_backward,
     "relu": lambda x: {"y": layers.relu(x)},
-    "relu_backward": lambda dy, y: {"dx": layers.relu_backward(dy, y)},
+    "relu_backward": lambda dy, y: {"dx": layers.relu_backward(dy, y)[0]},
     "softmax_cross_entropy": lambda z, y: {"losses": layers.softmax_cross_entropy(z, y)},
     "softmax_cross_entropy_backward": lambda z, y: {"dz": layers.softmax_cross_entropy_backward(z, y)},
-    "conv2d": lambda x, K: {"y": layers.conv2d(x, K)},
+    "conv2d": conv2d,
     "conv2d_backward": conv2d_backward,
     "maxpool2d": lambda x: {"y": layers.maxpool2d(x)},
-    "maxpool2d_backward": lambda dy, x: {"dx": layers.maxpool2d_backward(dy, x, layers.maxpool2d(x))},
+    "maxpool2d_backward": lambda dy, x: {"dx": layers.maxpool2d_backward(dy, x)[0]},
     "layout": layout,
     "initial": lambda model, uniforms: {
         "W": draws.initial(model.model.layout, len(uniforms), Replay([uniforms]))
@@ -145,7 +156,7 @@ FUNCTIONS = {
     "risk": lambda model, w, X, y: {"risk": model.model.risk(w, X, y)},
     "gradient": lambda model, w, X, y: {"gradient": model.model.gradient(w, X, y)},
     "predict": lambda model, w, X: {"labels": model.model.predict(w, X)},
-    "sgd": lambda W, G, lr: {"W": optim.sgd(W, G, None, lr)[0]},
+    "sgd": lambda W, G, lr: {"W": optim.sgd(W, G, W[:0], lr, 1)[0]},
     "adam": adam,
     "complete": lambda n: {"graph": graphs.complete(n)},
     "ring": lambda n: {"graph": graphs.ring(n)},

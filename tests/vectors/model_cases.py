@@ -2,7 +2,7 @@
 
 import numpy as np
 from common import MARGIN, Spec, case, draw, error, file, unlike
-from layer_cases import slopes
+from layer_cases import conv2d, slopes
 
 from refimpl import layers
 
@@ -21,7 +21,7 @@ def clear(spec, w, X, labels=True):
     x = X[..., None] if "channels" in spec.description else X
     for i in numbers:
         if f"K{i}" in t:
-            z = layers.conv2d(x, t[f"K{i}"])
+            z = conv2d(x, t[f"K{i}"])
             y = layers.maxpool2d(z) + t[f"b{i}"]
             h, w_ = y.shape[1:3]
             windows = (
@@ -63,6 +63,11 @@ SMALL, X, Y = mlp(3, 4, 2), draw(111, 5, 3), np.array([1, 0, 0, 1, 1])
 W = draw(110, SMALL.model.layout.size)
 
 
+def loss(w, X, y):
+    """The sum that the risk is a mean of."""
+    return layers.softmax_cross_entropy(SMALL.model.logits(w, X), y).sum()
+
+
 @case("mlp")
 def mlp_layout_of_spambase():
     """Catches another order of the tensors: W1, b1, W2, b2."""
@@ -88,7 +93,7 @@ def mlp_logits():
 @case("mlp")
 def mlp_risk_is_a_mean():
     """Catches a sum over the rows, and 0/1 loss."""
-    assert SMALL.model.risk(W, X, Y) < SMALL.model.loss(W, X, Y) / 2
+    assert SMALL.model.risk(W, X, Y) < loss(W, X, Y) / 2
     return "risk", {"model": SMALL, "w": W, "X": X, "y": Y}
 
 
@@ -96,7 +101,7 @@ def mlp_risk_is_a_mean():
 def mlp_risk_leaves_padding_out():
     """Catches dividing by all rows: two of five have label -1."""
     y = np.array([1, -1, 0, 1, -1])
-    unlike(SMALL.model.risk(W, X, y), SMALL.model.loss(W, X, y) / 5)
+    unlike(SMALL.model.risk(W, X, y), loss(W, X, y) / 5)
     return "risk", {"model": SMALL, "w": W, "X": X, "y": y}
 
 

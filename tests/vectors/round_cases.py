@@ -50,7 +50,7 @@ def clear_round(given, made):
         clear(given["model"], given["W"][k], made["batch_X"][k], labels=False)
         if given["optimizer"] == "adam":
             g = abs(made["gradient"][k])
-            assert ((g < 1e-15) | (g > MARGIN / 10)).all()  # conv_pool leaves rounding where the sum is 0
+            assert ((g < 1e-15) | (g > MARGIN / 10)).all()  # rounding of a sum that is 0
         if k in attackers:
             continue
         members = np.flatnonzero(graph[k])

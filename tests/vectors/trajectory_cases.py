@@ -66,7 +66,7 @@ def ten_rounds_of_an_mlp():
     signals = np.random.default_rng(302).uniform(-0.5, 0.5, (10, 2, D)).round(3)
     for attack in ATTACKS:
         ends = {}
-        for rule in aggregate.NAMES:
+        for rule in aggregate.RULES:
             given = mlp_setup(rule=rule, attack=attack)
             if attack == "arbitrary":
                 given["signals"] = signals

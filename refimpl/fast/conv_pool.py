@@ -1,4 +1,4 @@
-"""Convolution and 2x2 max-pooling in one step, as the CNN computes them: `layers` has the plain form of each.
+"""Convolution and 2x2 max-pooling in one step. Plain: `layers.conv2d` and `maxpool2d`; test: test_conv_pool.py.
 
 A pooling window is 2x2 pixels of the convolution, which see 4x4 pixels of its input, a tile. For a tile
 Winograd's F(2x2, 3x3) (Lavin and Gray 2016, Sec. 4.1) needs 16 products per input and output channel instead of
@@ -20,7 +20,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from refimpl.arrays import FLOATS, Array, grain, module_of
+from refimpl.arrays import Array, module_of
+from refimpl.fast.parts import FLOATS, grain
 
 
 def _both_axes(transform: list[list[float]]) -> np.ndarray:
@@ -37,21 +38,21 @@ STEP = 2**17  # numbers that a step should hold at a time on a CPU: an eighth of
 
 
 class Saved(NamedTuple):
-    """What `conv_pool_backward` needs of the forward pass."""
+    """What `conv_pool_backward` needs from the forward pass."""
 
     shape: tuple[int, ...]  # of the input
     image: bool
     kernel: Array  # (..., 1, 16, C, O) G g G^T; of an image (..., 1, 9, O), g itself
-    steps: list[tuple[slice, Array, Array]]  # t rows of windows at a time, V as in `conv_pool`, and `_first`
+    steps: list[tuple[slice, Array, Array]]  # t rows of windows at a time, V as in `conv_pool`, and `first`
 
 
 def conv_pool(x: Array, K: Array, saved: list | None = None, image: bool = False) -> Array:
-    """maxpool2d(conv2d(x, K)): (..., H, W, n, C), (..., 3, 3, C, O) -> (..., T, U, n, O).
+    """maxpool2d(conv2d(x, K)) without a bias: (..., H, W, n, C), (..., 3, 3, C, O) -> (..., T, U, n, O).
 
-    To rounding, but the equal pixels of a background stay equal, so that the same one of them learns. `image`
-    says that x has one channel and that nobody will ask for its derivative: with no channels to sum over the
-    transform would save nothing, and is left out. Otherwise up to four pixels are added first: at infinities,
-    and near the largest float, the result is NaN where `layers` has a number or an infinity.
+    Equal to rounding; pixels that are equal, as in a background, stay equal, so the gradient flows to the same
+    one of them. `image` says that x has one channel and that nobody needs its derivative: with no channels to
+    sum over, the transform would save nothing, and is left out. Otherwise up to four pixels are added first: at
+    infinities, and near the largest float, the result is NaN where `layers` has a number or an infinity.
     """
     if image and x.shape[-1] != 1:
         raise ValueError(f"an image has one channel, got {x.shape[-1]}")
@@ -65,14 +66,14 @@ def conv_pool(x: Array, K: Array, saved: list | None = None, image: bool = False
     kernel = K.reshape(*lead, 1, 9, C * O)
     if not image:
         kernel = (G @ kernel).reshape(*lead, 1, 16, C, O)
-    tiles = _tiles(_padded(x))
+    seen = tiles(_padded(x))
     numbers = 36 + 4 * O if image else 32 * C + 20 * O  # in memory for a window
     most = STEP if xp is np else FLOATS * grain(xp)
     step = max(1, most * T * O // max(1, y.size * numbers))
     steps = []
     for start in range(0, T, step):
         rows = slice(start, min(start + step, T))
-        d = tiles[..., rows, :, :, :, :, :]  # (..., t, 4, 4, U, n, C)
+        d = seen[..., rows, :, :, :, :, :]  # (..., t, 4, 4, U, n, C)
         if image:
             V = _around(d)  # (..., t, 9, 4 U n)
             Y = V.swapaxes(-1, -2) @ kernel
@@ -84,7 +85,7 @@ def conv_pool(x: Array, K: Array, saved: list | None = None, image: bool = False
         Y = Y.reshape(*y.shape[:-4], rows.stop - start, 4, U, n, O)
         largest = Y.max(axis=-4, out=y[..., rows, :, :, :])
         if saved is not None:
-            steps.append((rows, V, _first(Y, largest)))
+            steps.append((rows, V, first(Y, largest)))
     if saved is not None:
         saved.append(Saved(x.shape, image, kernel, steps))
     return y
@@ -102,9 +103,9 @@ def conv_pool_backward(dy: Array, saved: Saved) -> tuple[Array, Array]:
     dkernel = xp.zeros_like(kernel)
     kernel_T = xp.ascontiguousarray(kernel.swapaxes(-1, -2))  # products with it are twice as fast
     dpadded = xp.zeros((*lead, T + 1, 2, 2, U + 1, n, C), dy.dtype)  # pixel (2 t + i, 2 u + j) at [t, i, j, u]
-    for rows, V, first in steps:
+    for rows, V, chosen in steps:
         t = rows.stop - rows.start
-        dY = dy[..., rows, None, :, :, :] * first
+        dY = dy[..., rows, None, :, :, :] * chosen
         if image:
             dkernel += (V @ dY.reshape(*lead, t, 4 * U * n, O)).sum(axis=-3, keepdims=True)
             continue
@@ -130,15 +131,15 @@ def _around(d: Array) -> Array:
     return module_of(d).lib.stride_tricks.as_strided(d, shape, strides).reshape(*lead, 9, 4 * U * n)
 
 
-def _first(Y: Array, y: Array) -> Array:
+def first(Y: Array, y: Array) -> Array:
     """Where Y first is its maximum y: (..., t, 4, U, n, O), (..., t, U, n, O) -> bool, the shape of Y."""
-    first = y[..., None, :, :, :] == Y
-    taken = first[..., 0, :, :, :].copy()
+    chosen = y[..., None, :, :, :] == Y
+    taken = chosen[..., 0, :, :, :].copy()
     for place in 1, 2, 3:
-        here = first[..., place, :, :, :]
+        here = chosen[..., place, :, :, :]
         here &= ~taken
         taken |= here
-    return first
+    return chosen
 
 
 def _transforms(x: Array) -> tuple[Array, Array, Array]:
@@ -160,7 +161,7 @@ def _padded(x: Array) -> Array:
     return padded
 
 
-def _tiles(padded: Array) -> Array:
+def tiles(padded: Array) -> Array:
     """The 4x4 pixels that each window sees, as a view: -> (..., T, 4, 4, U, n, C)."""
     *lead, H, W, n, C = padded.shape
     *outer, down, right, sample, channel = padded.strides

@@ -1,0 +1,16 @@
+"""The paper's experiments from the command line. The only part of refimpl that imports data_loaders.
+
+tasks.py        the experiments, and the way from a configuration to arrays
+tables.py       all tables that a configuration chooses from, for worker processes too
+fingerprint.py  what a run's numbers depend on
+grid.py         runs and their files
+report.py       tables of results
+figures.py      the figure
+options.py      the command line's options
+cli.py          the command line
+files.py        writing files
+"""
+
+from refimpl.experiments.cli import main
+
+__all__ = ["main"]

@@ -1,0 +1,76 @@
+"""What a run's numbers depend on, in a few digits.
+
+A fingerprint changes with the configuration and with the code that computes the numbers, a user's own functions
+included; comments, docstrings and the files that only ask for runs or show them do not change it.
+"""
+
+import ast
+import functools
+import hashlib
+import inspect
+import json
+import marshal
+from collections.abc import Callable
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import data_loaders
+import refimpl
+from refimpl.experiments.tables import entries, ours
+from refimpl.experiments.tasks import Config
+
+FRONT_END = {"vectors.py"} | {
+    f"experiments/{name}.py" for name in ("cli", "figures", "files", "options", "report")
+}
+
+
+def fingerprint(config: Config) -> str:
+    """Eight hexadecimal digits for the file's name."""
+    facts = [asdict(replace(config, device=0)), code_digest(), [described(entry) for entry in entries(config)]]
+    return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:8]
+
+
+@functools.cache
+def code_digest() -> str:
+    """Of all of refimpl and data_loaders but FRONT_END."""
+    digest = hashlib.sha256()
+    for package in (refimpl, data_loaders):
+        folder = Path(str(package.__file__)).parent
+        for path in sorted(folder.rglob("*.py")):
+            if path.relative_to(folder).as_posix() not in FRONT_END:
+                digest.update(bare(path.read_text()).encode())
+    return digest.hexdigest()[:16]
+
+
+class Strip(ast.NodeTransformer):
+    """Removes statements that are nothing but a string."""
+
+    def visit_Expr(self, node: ast.Expr) -> ast.Expr | None:
+        return None if isinstance(node.value, ast.Constant) and isinstance(node.value.value, str) else node
+
+
+def bare(source: str) -> str:
+    """The source without comments and docstrings, in one form however it is laid out."""
+    return ast.unparse(Strip().visit(ast.parse(source)))
+
+
+def described(entry: Any) -> list[str]:
+    """An entry of a table: its plain fields, and the code of its functions."""
+    return [code_of(field) if callable(field) else repr(field) for field in entry]
+
+
+def code_of(function: Callable) -> str:
+    """The whole script that a user's function comes from; of one of the package's own, its name.
+
+    The code of the latter is in `code_digest`. Modules that the script imports are not looked at.
+    """
+    if isinstance(function, functools.partial):
+        return f"{code_of(function.func)} {function.args} {function.keywords}"
+    code = getattr(function, "__code__", None)
+    if ours(function):
+        return f"{function.__module__}.{function.__qualname__} {code and code.co_names}"
+    try:
+        return bare(inspect.getsource(inspect.getmodule(function) or function))
+    except (OSError, TypeError, SyntaxError):  # typed into an interpreter
+        return marshal.dumps(code).hex() if code else repr(function)

@@ -1,0 +1,173 @@
+"""Mutants of refimpl/fast: the mistakes of an engine for all workers at once. Their form: see mutants.py."""
+
+import numpy as np
+
+from refimpl import models
+from refimpl.arrays import quiet
+from refimpl.fast import conv_pool, distances, engine, networks, rules
+
+
+def killer(module):
+    """test("name", **parameters) for the tests of one file."""
+    return lambda test, /, **parameters: (f"test_{module}", f"test_{test}", parameters)
+
+
+whole, many, near, pooled, twin = map(killer, ("engine", "networks", "distances", "conv_pool", "fast_rules"))
+
+
+def same(rule):
+    """The proof, for one rule."""
+    return whole("the_engine_is_the_specification", rule=rule)
+
+
+def in_groups(**changes):
+    """Fields of each group of a plan, changed by functions of the group."""
+
+    def mutate(plan):
+        def mutant(s):
+            made = plan(s)
+            changed = [g._replace(**{key: f(g) for key, f in changes.items()}) for g in made.groups]
+            return made._replace(groups=changed)
+
+        return mutant
+
+    return mutate
+
+
+def rolled(key):
+    """Along the receivers that share a neighbourhood."""
+    return lambda group: None if getattr(group, key) is None else np.roll(getattr(group, key), 1, axis=1)
+
+
+def without_l2(function):
+    return lambda p, *args: function(p._replace(setting=p.setting._replace(l2=0.0)), *args)
+
+
+def of_the_next_worker(local_steps):
+    def mutant(p, *args):
+        mu = p.setting.step_size
+        shifted = (lambda k, t: mu(k + 1, t)) if callable(mu) else mu
+        return local_steps(p._replace(setting=p.setting._replace(step_size=shifted)), *args)
+
+    return mutant
+
+
+def of_the_last_round(local_steps):
+    return lambda p, state, X, y, t: local_steps(p, state, X, y, t - 1)
+
+
+def last_message_for_all(messages):
+    """All attackers send what the last of them does."""
+
+    def mutant(p, W_hat, signals):
+        sent = messages(p, W_hat, signals)
+        if len(p.attackers) and p.sender is None:
+            sent[p.attackers] = sent[p.attackers[-1:]]
+        return sent
+
+    return mutant
+
+
+def mean_with_padding(neighbour_risks):
+    def mutant(network, M, X, y, active):
+        padded = (y >= 0).sum(axis=-1)[..., None] / y.shape[-1]
+        return neighbour_risks(network, M, X, y, active) * padded
+
+    return mutant
+
+
+def quiet_product(combine):
+    return quiet(lambda c, W: c @ W)
+
+
+def negated_bias(backward):
+    def mutant(convolutions, saved, dy, dt):
+        backward(convolutions, saved, dy, dt)
+        dt["b1"] *= -1
+
+    return mutant
+
+
+E, D, C, N, R = engine, distances, conv_pool, networks, rules
+MUTANTS = [
+    # --- The engine
+    ("a receiver's rows swapped", E, "plan", in_groups(X=rolled("X"), y=rolled("y")),
+     same("adaptive"), same("weighs")),
+    ("a group's own message off by one", E, "plan",
+     in_groups(own=lambda g: (g.own + 1) % g.numbers.shape[1]), same("adaptive"), same("gives")),
+    ("receivers in another order than their data", E, "plan", in_groups(receivers=rolled("receivers")),
+     same("adaptive")),
+    ("messages heard off by one", E, "plan",
+     in_groups(heard=lambda g: None if g.heard is None else g.heard - 1), same("average"), same("median")),
+    ("a multiplicity forgotten", E, "plan", in_groups(senders=lambda g: None),
+     same("adaptive"), same("inverse-risk"),
+     whole("a_message_of_several_is_scored_once_and_counts_for_all", attack="foe", name="complete",
+           attackers=[1, 4], rule="inverse-risk")),
+    ("the last slice of rows dropped", E, "plan", in_groups(active=lambda g: g.active[:-1] or g.active),
+     same("inverse-risk"), whole("neighbourhoods_run_out_of_rows_at_different_times",
+                                 rows=[100, 10, 90, 80, 5])),
+    ("rows of the first neighbourhood for all", E, "plan",
+     in_groups(active=lambda g: [(u, m if i == 0 else 1) for i, (u, m) in enumerate(g.active)]),
+     whole("neighbourhoods_run_out_of_rows_at_different_times", rows=[100, 10, 90, 80, 5])),
+    ("every receiver in every slice", E, "plan",
+     in_groups(active=lambda g: [tuple(g.receivers.shape)] * len(g.active)),
+     whole("hardly_any_padding_is_scored")),
+    ("a mean over padding too", E, "neighbour_risks", mean_with_padding, same("inverse-risk")),
+    ("risks on all data in place of the batch", E, "plan",
+     lambda f: lambda s: f(s._replace(risk="local")), same("inverse-risk"), same("adaptive")),
+    ("an infinite entry is trusted", E, "risks",
+     lambda f: lambda *a: np.where(np.isinf(f(*a)), 0.5, f(*a)), same("inverse-risk")),
+    ("L2 forgotten in the gradient", E, "local_steps", without_l2, same("local"), same("average")),
+    ("L2 forgotten in the risk", E, "risks", without_l2, same("inverse-risk"), same("weighs")),
+    ("the step size of the next worker", E, "local_steps", of_the_next_worker, same("local")),
+    ("the step size of the last round", E, "local_steps", of_the_last_round, same("local")),
+    ("W written while others still read it", E, "messages",
+     lambda f: lambda *a: f(*a)[:], same("average"), same("adaptive")),
+    ("one message for all attackers", E, "messages", last_message_for_all, same("average")),
+    ("one sender's weight for all in the matrix", E, "plan",
+     lambda f: lambda s: f(s)._replace(message=f(s).message * 0), same("adaptive")),
+    ("nobody attacks", E, "messages", lambda f: lambda p, W_hat, signals: W_hat[
+        slice(None) if p.sender is None else p.sender], same("average"), same("adaptive")),
+    ("a rule is told of no attackers", E, "aggregated",
+     lambda f: lambda p, *a: f(p._replace(attackers=p.attackers[:0]), *a), same("krum"), same("weighs")),
+    # --- Rules
+    ("combine lets 0 * NaN through", E, "combine", quiet_product, same("adaptive")),
+    ("the shortcut of combine for everything", R, "combine", quiet_product,
+     twin("the_shortcut_of_combine_changes_no_bit", lost=True)),
+    ("NaN before everything", R, "ascending",
+     lambda f: lambda W, *places: f(np.where(np.isnan(W), -np.inf, W), *places),
+     twin("a_few_coordinates_at_a_time_change_nothing",
+          name="median", floats=0, dtype="float64")),
+    ("trimmed by one place more", R, "ascending", lambda f: lambda W, a, b: f(W, a + (b > a + 1), b),
+     twin("a_rule_for_many_neighbourhoods_is_the_rule_for_each", name="trimmed-mean"), same("trimmed-mean")),
+    # --- Distances
+    ("rounding decides ties", D, "smallest", lambda f: lambda R: (f(R)[0], np.zeros(R.shape[:-1], bool)),
+     near("seven_corners_as_far_apart_are_a_tie", products=True, dtype="float64")),
+    ("no pair is close", D, "connected_components",
+     lambda f: lambda close, directed: (1, np.arange(len(close))),
+     *(near("distances_by_products_are_those_by_differences", what=what, d=600, dtype="float64")
+       for what in ("clusters", "nested"))),
+    ("distances by the plain Gram identity", D, "by_products",
+     lambda f: lambda W: (W**2).sum(-1)[..., None] + (W**2).sum(-1)[..., None, :] - 2 * W @ W.swapaxes(-1, -2),
+     near("distances_between_models_that_agree_to_ten_digits_far_from_the_origin", products=True)),
+    ("products that float64 can still square", D, "by_products",
+     lambda f: lambda W: f(W.astype("float64")),
+     near("float32_overflows_as_in_the_specification", products=True)),
+    ("distance 0 to a lost model", D, "or_infinite", lambda f: lambda A: np.where(np.isinf(f(A)), 0, f(A)),
+     near("choices_are_those_of_the_specification", products=True)),
+    # --- Networks
+    ("padding counts as the last class", N, "cross_entropy", lambda f: lambda z, y: f(z, y % z.shape[-1]),
+     many("padding_rows_do_not_count", model=models.mlp([5, 4, 3]))),
+    ("a bias of the other sign", N, "convolve_backward", negated_bias, same("local")),
+    ("rows of padding in the mean", N, "rows", lambda f: lambda y, dtype: f(y * 0, dtype),
+     many("many_equal_one_at_a_time", model=models.mlp([5, 4, 3]), dtype=float, lead=(2, 3))),
+    # --- Convolution and pooling
+    ("pooled ties to the last", C, "first",
+     lambda f: lambda Y, y: f(Y[..., ::-1, :, :, :], y)[..., ::-1, :, :, :],
+     pooled("ties_of_a_background_are_exact_and_go_to_the_first", image=False)),
+    ("pooled ties to all", C, "first", lambda f: lambda Y, y: y[..., None, :, :, :] == Y,
+     pooled("ties_of_a_background_are_exact_and_go_to_the_first", image=True)),
+    ("tiles that do not overlap", C, "tiles",
+     lambda f: lambda padded: f(padded)[..., [0, 1, 1, 2], :, :, :, :],
+     pooled("float32_loses_no_more_than_the_plain_form_times_ten")),
+]  # fmt: skip

@@ -1,0 +1,131 @@
+"""Distances by products equal those by differences, and decide as they do."""
+
+import contextlib
+import itertools
+import math
+
+import numpy as np
+import oracles
+import pytest
+import strategies
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.testing import assert_allclose, assert_array_equal
+
+from refimpl import aggregate
+from refimpl.fast import distances
+
+
+@contextlib.contextmanager
+def distances_by(products):
+    """By products also of few numbers, or by differences also of many."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(distances, "PRODUCTS", 0 if products else math.inf)
+        yield
+
+
+both = pytest.mark.parametrize("products", [False, True], ids=["differences", "products"])
+
+
+@both
+def test_distances_between_models_that_agree_to_ten_digits_far_from_the_origin(products):
+    rng = np.random.default_rng(0)
+    offsets = rng.integers(-512, 512, size=(6, 50)) / 2**24  # exact beside 1e6, and below its tenth digit
+    W = 1e6 + offsets
+    exact = ((offsets[:, None] - offsets) ** 2).sum(axis=-1)
+    with distances_by(products):
+        assert_allclose(distances.squared_distances(W), exact, rtol=1e-9)
+    gram = (W**2).sum(1)[:, None] + (W**2).sum(1) - 2 * W @ W.T
+    assert np.abs(gram - exact).max() > 0.1 * exact.max()  # the identity that must not be used here
+
+
+@both
+@given(strategies.models(strategies.hard))
+def test_squared_distances_equal_the_oracle(products, W):
+    exact = oracles.squared_distances(W.tolist())
+    expected = [[math.inf if d is None else float(d) for d in row] for row in exact]
+    with distances_by(products):
+        assert_allclose(distances.squared_distances(W), expected, rtol=1e-9, atol=1e-300)
+
+
+@both
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_seven_corners_as_far_apart_are_a_tie(products, dtype):
+    """Which products alone would break, by rounding."""
+    W = np.eye(7, 20, dtype=dtype)
+    with distances_by(products):
+        for order in itertools.islice(itertools.permutations(range(7)), 0, 5040, 97):
+            V = W[list(order)]
+            assert_array_equal(distances.krum(V, 2), V[0])
+            assert_array_equal(distances.medoid(V), V[0])
+            assert_array_equal(distances.krum(np.stack([V, V[::-1]]), 2), V[[0, -1]])
+
+
+@both
+@given(strategies.models(strategies.few | strategies.poison, least=7), st.integers(1, 2))
+def test_choices_are_those_of_the_specification(products, W, f):
+    with distances_by(products):
+        assert_array_equal(distances.krum(W, f), aggregate.krum(W, f))
+        assert_array_equal(distances.medoid(W), aggregate.medoid(W))
+        two = np.stack([W, W[::-1]])
+        assert_array_equal(distances.medoid(two), [aggregate.medoid(V) for V in two])
+
+
+@both
+def test_float32_overflows_as_in_the_specification(products):
+    """Products are in float64, where squares of 1e30 are numbers: by these the five far away would win."""
+    W = np.random.default_rng(0).normal(size=(9, 40)).astype("float32")
+    W[[0, 3, 4, 6, 7]] = 1e30 * np.array([1, 1, 1, 0.97, 0.97])[:, None]
+    with distances_by(products):
+        assert_array_equal(distances.medoid(W), aggregate.medoid(W))
+        assert_array_equal(distances.krum(W, 2), aggregate.krum(W, 2))
+        assert_array_equal(np.isinf(distances.squared_distances(W)), np.isinf(aggregate.squared_distances(W)))
+
+
+@both
+def test_distances_of_whole_numbers_are_whole(products):
+    W = np.random.default_rng(0).integers(-3, 4, (5, 60))
+    with distances_by(products):
+        assert_array_equal(distances.squared_distances(W), ((W[:, None] - W) ** 2).sum(axis=-1))
+
+
+@pytest.mark.parametrize("floats", [0, 50, 1000])
+def test_a_few_coordinates_at_a_time_change_nothing(floats, monkeypatch):
+    W = np.random.default_rng(0).normal(size=(3, 5, 40))
+    expected = [aggregate.squared_distances(V) for V in W]
+    monkeypatch.setattr(distances, "FLOATS", floats)
+    monkeypatch.setattr(distances, "grain", lambda xp: 1)
+    for products in (False, True):
+        with distances_by(products):
+            assert_allclose(distances.squared_distances(W), expected, rtol=1e-9)
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("d", [600, 56806])
+@pytest.mark.parametrize("what", ["spread", "clusters", "repeated", "chain", "nested", "lost"])
+def test_distances_by_products_are_those_by_differences(what, d, dtype):
+    """What makes pairs close: attackers far away from the others, models sent twice, one near the next."""
+    rng = np.random.default_rng(d)
+    W = rng.normal(size=(8, d))
+    if what == "clusters":
+        W = 1e4 * W[[0, 0, 0, 1, 1, 2, 2, 2]] + 1e-4 * W
+    if what == "repeated":
+        W[2:6] = W[2]
+    if what == "chain":
+        W = W[0] + 1e-6 * np.arange(8)[:, None] ** 4 * W[1]
+    if what == "nested":
+        W = W[0] + 10.0 ** -np.arange(8)[:, None] * W
+    if what == "lost":
+        W[3, 5], W[4, 6], W[5] = np.nan, np.inf, 1e15 * W[5]
+    W = strategies.frozen(np.stack([W, W[::-1]]).astype(dtype))
+    expected = aggregate.squared_distances(W.astype("float64"))
+    with distances_by(products=True):
+        computed = distances.squared_distances(W)
+    assert computed.dtype == dtype
+    assert_array_equal(computed, computed.swapaxes(1, 2))
+    assert_allclose(computed, expected.astype(dtype), rtol=1e-9 if dtype == "float64" else 1e-6)
+
+
+def test_too_few_models_are_refused():
+    with pytest.raises(ValueError, match=r"krum needs n >= 2f \+ 3 models, got n=6, f=2"):
+        distances.krum(np.ones((6, 2)), 2)

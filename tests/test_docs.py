@@ -1,0 +1,69 @@
+"""The pages name functions and tests that exist."""
+
+import ast
+import importlib
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PAGES = [
+    "README.md",
+    "CONTRIBUTING.md",
+    *(f"docs/{page.name}" for page in sorted((ROOT / "docs").glob("*.md"))),
+]
+MODULES = {
+    ".".join(path.relative_to(ROOT / "refimpl").with_suffix("").parts): path
+    for path in (ROOT / "refimpl").rglob("*.py")
+    if path.stem not in ("__init__", "__main__")
+}
+CODE = re.compile(r"`([A-Za-z_][\w.]*)`")
+
+
+def defined_in(module):
+    """The names of the tests of a file; none if there is no such file."""
+    path = ROOT / "tests" / f"{module}.py"
+    tree = ast.parse(path.read_text()) if path.exists() else ast.Module([])
+    return [node.name for node in tree.body if isinstance(node, ast.FunctionDef)]
+
+
+ALL_TESTS = [name for path in (ROOT / "tests").glob("test_*.py") for name in defined_in(path.stem)]
+
+
+def names(page):
+    text = (ROOT / page).read_text()
+    return set(CODE.findall(re.sub(r"```.*?```", "", text, flags=re.S)))
+
+
+def exists(name):
+    """Does a dotted name lead to something in refimpl?"""
+    module, _, rest = name.rpartition(".")
+    while module and module not in MODULES:
+        module, _, attribute = module.rpartition(".")
+        rest = f"{attribute}.{rest}"
+    if not module:
+        return False
+    found = importlib.import_module(f"refimpl.{module}")
+    for attribute in rest.split("."):
+        found = getattr(found, attribute, None) if attribute not in getattr(found, "__annotations__", {}) else 1
+    return found is not None
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_functions_that_a_page_names_exist(page):
+    dotted = {name for name in names(page) if name.split(".")[0] in {m.split(".")[0] for m in MODULES}}
+    files = {name for name in dotted if name.endswith(".py")}
+    missing = {name for name in dotted - files if "." in name and not exists(name)}
+    missing |= {name for name in files if name[:-3].replace("/", ".") not in MODULES}
+    assert not missing
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_tests_that_a_page_names_exist(page):
+    text = (ROOT / page).read_text()
+    missing = set()
+    for name in re.findall(r"`(?:\.\.\.|test_\w+\.)?(test_\w+?)(?:_?\.\.\.)?`", text):
+        if not any(test.startswith(name) for test in ALL_TESTS) and not defined_in(name):
+            missing.add(name)
+    assert not missing

@@ -1,0 +1,420 @@
+"""The fast engine equals the specification, whatever the setting and however large problems are cut."""
+
+import contextlib
+import itertools
+from unittest import mock
+
+import numpy as np
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+from numpy.testing import assert_allclose, assert_array_equal
+
+from refimpl import aggregate, algorithm, draws, graphs, layers, models, optim, train
+from refimpl.aggregate import RULES, Rule
+from refimpl.arrays import module_of, quiet
+from refimpl.attacks import ATTACKS, Attack
+from refimpl.fast import conv_pool, distances, engine, networks, rules
+from refimpl.layout import layout
+
+CLASSES = 3
+TOLERANCE = {"float64": 1e-9, "float32": 1e-4}
+
+# --- What the package does not have: a model, two rules, Adam for a test, hostile attacks -------------------
+
+
+class Quadratic:
+    """Its risk is the mean of |w - x|^2 / 2: a model that is no network."""
+
+    layout, sample = layout([("w", (4,), 1)]), (4,)
+
+    def risk(self, w, X, y):
+        return (((w - X) ** 2).sum(axis=-1) / 2 * (y >= 0)).sum() / (y >= 0).sum()
+
+    def gradient(self, w, X, y):
+        return ((w - X) * (y >= 0)[:, None]).sum(axis=0) / (y >= 0).sum()
+
+    def predict(self, w, X):
+        return (X @ w > 0).astype(int)
+
+
+MODELS = {
+    "mlp": models.mlp([4, 5, CLASSES]),
+    "linear": models.mlp([4, CLASSES]),
+    "cnn": models.cnn(side=5, channels=(2,), hidden=3, classes=CLASSES),
+    "deep cnn": models.cnn(side=6, channels=(2, 3), hidden=3, classes=CLASSES),
+    "quadratic": Quadratic(),
+}
+
+
+def weighs_all_it_sees(W, risks, own, f):
+    xp = module_of(W)
+    c = 1 / (1 + aggregate.squared_distances(W)[own] + f) / (1 + xp.where(xp.isfinite(risks), risks, xp.inf))
+    c[own] += 1
+    return c / c.sum()
+
+
+def gives_a_model(W, risks, own, f):
+    return W[own] / (1 + risks[own] + f) + aggregate.coordinate_median(W) / 2
+
+
+OWN_RULES = {
+    "weighs": Rule(weighs_all_it_sees, "weighs", "-", "weighs", scores=True, weighs=True),
+    "gives": Rule(gives_a_model, "gives a model", "-", "gives", scores=True),
+}
+
+
+def gentle_adam(*args):
+    """With eps = 0.01, as 1e-8 would make a step of a gradient that is nothing but rounding."""
+    return optim.adam(*args, eps=0.01)
+
+
+def hostile(value, entry, one_message):
+    """Sends `value` as a whole model (entry None) or as one entry of an honest or of its own one."""
+
+    def send(own, honest, signals):
+        sent = honest.mean(axis=0) if one_message else own.copy()
+        sent[... if entry is None else (..., entry)] = value
+        return sent
+
+    return Attack(send, "hostile", "-", "hostile", one_message=one_message)
+
+
+# --- Settings -----------------------------------------------------------------------------------------------
+
+
+@st.composite
+def graph_of_twins(draw):
+    """A random connected graph of which each node is a clique of 1 to 3 workers, who hear the same.
+
+    One node makes it complete, single workers on a ring make it a ring.
+    """
+    nodes = draw(st.integers(1, 5))
+    edges = [(draw(st.integers(0, i - 1)), i) for i in range(1, nodes)]
+    if draw(st.booleans()):
+        edges = [(i, (i + 1) % nodes) for i in range(nodes)]
+    pairs = list(itertools.combinations(range(nodes), 2))
+    edges += draw(st.lists(st.sampled_from(pairs), max_size=4)) if pairs else []
+    base = graphs.from_edges(nodes, edges)
+    most = 9 if nodes == 1 else 3
+    node = np.repeat(np.arange(nodes), [draw(st.integers(1, most)) for _ in range(nodes)])
+    node = np.array(draw(st.permutations(node.tolist())))
+    return base[np.ix_(node, node)]
+
+
+def data(rows, sample, seed, dtype):
+    """Ragged data, padded; in half of all images, part of the picture is empty."""
+    rng = np.random.default_rng(seed)
+    N, n = len(rows), max(rows)
+    y = rng.integers(0, CLASSES, (N, n))
+    X = rng.normal(size=(N, n, *sample)) + y.reshape(N, n, *[1] * len(sample))
+    if len(sample) == 2 and rng.random() < 0.5:
+        X[:, :, : rng.integers(2, sample[0])] = 0
+    padding = np.arange(n) >= np.array(rows)[:, None]
+    X[padding], y[padding] = 1e6, -1
+    return X.astype(dtype), y
+
+
+schedules = st.sampled_from([0.3, lambda k, t: 0.5 / (1 + k + 2 * t)])
+values = st.sampled_from([np.nan, np.inf, -np.inf, 1e300, -1e300])
+
+
+def largest(value, dtype):
+    """1e300 is no number of float32."""
+    return value if dtype == "float64" or not np.isfinite(value) else value / 1e270
+
+
+@st.composite
+def problems(draw, rule):
+    """(Setting, W, an attack to call "hostile", a seed for batches and signals)."""
+    graph, dtype = draw(graph_of_twins()), draw(st.sampled_from(["float64", "float64", "float32"]))
+    N, model = len(graph), MODELS[draw(st.sampled_from([*MODELS, "mlp", "mlp"]))]
+    rows = draw(st.lists(st.integers(1, 12), min_size=N, max_size=N))
+    seed = draw(st.integers(0, 10**6))
+    entry = draw(st.none() | st.integers(0, model.layout.size - 1))
+    attack = hostile(largest(draw(values), dtype), entry, draw(st.booleans()))
+    s = algorithm.Setting(
+        model,
+        *data(rows, model.sample, seed, dtype),
+        graph,
+        np.array(sorted(draw(st.sets(st.integers(0, N - 1), max_size=N - 1))), dtype=int),
+        rule,
+        draw(st.sampled_from([*ATTACKS, "hostile", "hostile", "hostile"])),
+        draw(st.sampled_from(["local", "batch"])),
+        draw(st.sampled_from(["sgd", "gentle adam"])),
+        draw(schedules),
+        draw(st.sampled_from([0.0, 0.1])),
+        draw(st.integers(1, 6)),
+    )
+    W = draws.initial(model.layout, N, np.random.default_rng(seed)).astype(dtype)
+    return trainable(s), W, attack, seed
+
+
+def trainable(s):
+    """With as many of the attackers as the rule allows; on the complete graph if it allows none."""
+    smallest = s.graph.sum(axis=1).min()
+    for F in reversed(range(len(s.attackers) + 1)):
+        try:
+            RULES[s.rule].require(smallest, F)
+            return s._replace(attackers=s.attackers[:F])
+        except ValueError:
+            pass
+    assume(len(s.graph) >= 3)
+    return s._replace(graph=graphs.complete(len(s.graph)), attackers=s.attackers[:0])
+
+
+@contextlib.contextmanager
+def parts(floats=2**20, rows=64, products=False):
+    """Small problems cut into parts as if they were large, and distances by products or not."""
+    with contextlib.ExitStack() as stack:
+        for module in (engine, networks, rules, distances):
+            stack.enter_context(mock.patch.object(module, "FLOATS", floats))
+            stack.enter_context(mock.patch.object(module, "grain", return_value=1))
+        stack.enter_context(mock.patch.object(engine, "SLICE", rows))
+        stack.enter_context(mock.patch.object(conv_pool, "STEP", floats // 8))
+        stack.enter_context(mock.patch.object(distances, "PRODUCTS", 0 if products else np.inf))
+        yield
+
+
+cuts = st.fixed_dictionaries(
+    {
+        "floats": st.sampled_from([0, 100, 3000, 2**20]),
+        "rows": st.sampled_from([1, 2, 5, 64]),
+        "products": st.booleans(),
+    }
+)
+
+# --- Decisions that hang on rounding ------------------------------------------------------------------------
+
+
+def clear(s, before, batch, made):
+    """No decision of the round `made` hangs on rounding: of ReLU, pooling, the filter, Krum and the medoid."""
+    tolerance = TOLERANCE[str(before.W.dtype)]
+    kinks = all(clear_of_kinks(s.model, before.W[k], s.X[k, batch[k]], tolerance) for k in range(len(s.graph)))
+    return kinks and all(clear_choice(s, k, made, tolerance) for k in s.normal)
+
+
+@quiet
+def clear_of_kinks(model, w, X, tolerance):
+    """No ReLU is at 0 and no two pixels of a window are nearly the largest, unless they are equal."""
+    if not isinstance(model, models.Network) or not np.isfinite(w).all():
+        return True
+    tensors, x = model.layout.views(w), X
+    for layer in model.layers:
+        least = 10 * tolerance * abs(x).max()
+        if layer.forward is layers.relu and ((abs(x) <= least) & (x != 0)).any():
+            return False
+        if layer.forward is layers.maxpool2d:
+            gaps = np.diff(np.sort(np.stack(layers.windows(x)), axis=0)[-2:], axis=0)
+            if ((gaps <= least) & (gaps > 0)).any():
+                return False
+        x = layer.forward(x, *(tensors[name] for name in layer.tensors))
+    return True
+
+
+@quiet
+def clear_choice(s, k, made, tolerance):
+    sent = made.sent[s.graph[k]]
+    if RULES[s.rule].scores:
+        r = made.risks[k, s.graph[k]]
+        # Where the loss is nearly 0, the rounding of logits is much of it.
+        if ((r > 0) & (r < 1e-5 if r.dtype == np.float64 else r < 0.1)).any():
+            return False
+        r_own = made.risks[k, k]
+        close = abs(r - r_own) <= 10 * tolerance * abs(r_own)
+        equal = (sent == made.sent[k]).all(axis=-1)
+        return s.rule != "adaptive" or not (close & ~equal & (np.flatnonzero(s.graph[k]) != k)).any()
+    if s.rule not in ("krum", "medoid"):
+        return True
+    D = aggregate.squared_distances(sent)
+    if s.rule == "krum":
+        D = np.sort(np.where(np.eye(len(D), dtype=bool), np.inf, D))[:, : len(D) - len(s.attackers) - 2]
+    scores = np.where(np.isinf(D), 0, D if s.rule == "krum" else np.sqrt(D)).sum(axis=-1)
+    scores = scores[np.isinf(D).sum(axis=-1) == np.isinf(D).sum(axis=-1).min()]
+    best = scores.min()
+    return not ((scores > best) & (scores <= best * (1 + 10 * tolerance))).any()
+
+
+# --- The proof ----------------------------------------------------------------------------------------------
+
+
+def draws_of(s, W, seed, count):
+    """(batch, signals) of each round."""
+    rng = np.random.default_rng(seed)
+    sizes = train.sizes(s)
+    for _ in range(count):
+        batch = np.stack([rng.integers(0, n, s.batch_size) for n in sizes])
+        yield batch, rng.uniform(-0.5, 0.5, (len(s.attackers), W.shape[1])).astype(W.dtype)
+
+
+def frozen(state):
+    """Read-only, so that an engine that writes to what it is given fails."""
+    for array in (state.W, state.memory):
+        array.flags.writeable = False
+    return state
+
+
+def assert_same_round(s, before, made, fast):
+    """The state and the weights that two engines make of the same state."""
+    tolerance = TOLERANCE[str(before.W.dtype)]
+    assert (fast.state.W.dtype, fast.state.t) == (made.state.W.dtype, made.state.t)
+    finite = np.isfinite(made.state.W).all(axis=-1)
+    assert_array_equal(np.isfinite(fast.state.W).all(axis=-1), finite)
+    for k in np.flatnonzero(finite):
+        heard = np.setdiff1d(np.flatnonzero(s.graph[k]), s.attackers)
+        scale = max(1.0, *(abs(np.nan_to_num(W[[k, *heard]])).max() for W in (before.W, made.local)))
+        assert_allclose(fast.state.W[k], made.state.W[k], rtol=tolerance, atol=tolerance * scale)
+    for slot, expected in zip(fast.state.memory, made.state.memory, strict=True):
+        known = np.isfinite(expected).all(axis=-1)
+        scale = abs(expected[known]).max(initial=1.0)
+        assert_allclose(slot[known], expected[known], rtol=tolerance, atol=tolerance * scale)
+    if made.weights is None:
+        assert fast.weights is None
+    else:
+        assert_allclose(fast.weights, made.weights, rtol=0, atol=10 * tolerance)
+
+
+def assert_same_rounds(s, W, seed, count=3):
+    """Each round of the engine from where the specification is, as far as no decision hangs on rounding."""
+    step, state = engine.engine(s), frozen(algorithm.start(s, W.copy()))
+    for t, (batch, signals) in enumerate(draws_of(s, W, seed, count)):
+        made = algorithm.round_(s, state, batch, signals)
+        if not clear(s, state, batch, made):
+            assume(t > 0)
+            return
+        assert_same_round(s, state, made, step(state, batch, signals))
+        state = frozen(made.state)
+
+
+@pytest.mark.parametrize("rule", [*RULES, *OWN_RULES])
+@given(st.data())
+def test_the_engine_is_the_specification(rule, data):
+    """Round by round, from the same state: models, weights, and what the optimiser remembers.
+
+    To rounding, which is 1e-9 of the largest number of the honest models in a neighbourhood for float64, and
+    1e-4 for float32: sums of some hundred terms in another order, and Winograd's in place of plain products.
+    Where a ReLU, a pooling window, the filter of Eq. (6), Krum or the medoid decides within ten times that, the
+    two may part, and the comparison ends. What is not finite in one must not be in the other.
+    """
+    adam = {"gentle adam": optim.Optimizer(gentle_adam, 2, "", "")}
+    with mock.patch.dict(RULES, OWN_RULES), mock.patch.dict(optim.OPTIMIZERS, adam):
+        s, W, attack, seed = data.draw(problems(rule))
+        with mock.patch.dict(ATTACKS, {"hostile": attack}), parts(**data.draw(cuts)):
+            assert_same_rounds(s, W, seed)
+
+
+# --- Runs ---------------------------------------------------------------------------------------------------
+
+
+def setting(rows, graph, **options):
+    """An MLP on ragged data."""
+    options = {"attackers": np.array([1]), "step_size": 0.3, "batch_size": 5} | options
+    return algorithm.Setting(MODELS["mlp"], *data(rows, (4,), 0, "float64"), graph, **options)
+
+
+def initial(s):
+    return draws.initial(s.model.layout, len(s.graph), draws.stream(0, "init"))
+
+
+def after(s, count):
+    """The last of `count` rounds of the engine."""
+    return next(itertools.islice(train.rounds(s, initial(s), 0, engine.engine), count - 1, None))
+
+
+ROWS = [7, 4, 9, 5, 8, 4, 6]
+GRAPHS = {
+    "complete": graphs.complete(7),
+    "ring": graphs.ring(7),
+    "a star and a path": graphs.from_edges(7, [(0, k) for k in range(1, 5)] + [(4, 5), (5, 6)]),
+}
+
+
+@pytest.mark.parametrize("model", ["mlp", "cnn", "quadratic"])
+@pytest.mark.parametrize("rule", ["adaptive", "trimmed-mean"])
+def test_a_run_and_its_evaluation_are_the_same_on_either_engine(rule, model):
+    """Thirty rounds, each engine from where it was. Errors grow as the rounds go on: to 1e-7."""
+    model = MODELS[model]
+    X, y = data(ROWS, model.sample, 0, "float64")
+    s = algorithm.Setting(
+        model, X, y, GRAPHS["complete"], np.array([2]), rule, "alie", step_size=0.05, batch_size=3
+    )
+    test = train.HeldOut(
+        X[:, :3].reshape(-1, *model.sample), y[:, :3].ravel(), np.eye(7, dtype=bool).repeat(3, 1)
+    )
+    plain, fast = (train.run(s, test, initial(s), 0, 15, engine) for engine in (train.plain, train.fast))
+    assert_allclose(fast.W, plain.W, rtol=1e-7, atol=1e-9)
+    for name, column in plain.history.items():
+        assert_allclose(fast.history[name], column, rtol=1e-7, err_msg=name)
+    if rule == "adaptive":
+        assert_allclose(fast.weights, plain.weights, rtol=1e-6)
+
+
+# --- Parts --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("rows", [[100, 10, 90, 80, 5], [10, 100, 80, 90, 5], [70, 66, 130, 3, 200]], ids=str)
+def test_neighbourhoods_run_out_of_rows_at_different_times(rows):
+    """Workers 0 and 1 share one neighbourhood, 2 and 3 another, as large; slices of 64 rows."""
+    links = [(0, 1), (2, 3), (0, 4), (1, 4), (2, 4), (3, 4)]
+    s = setting(rows, graphs.from_edges(5, links), rule="inverse-risk", attackers=np.array([4]))
+    assert {tuple(group.receivers.shape) for group in engine.plan(s).groups} == {(2, 2)}
+    with parts(rows=64):
+        assert_same_rounds(s, initial(s), seed=0, count=2)
+
+
+def spy(thing, name, note):
+    """Calls thing.name as ever, and note(*args) before."""
+    call = getattr(thing, name)
+    return mock.patch.object(thing, name, lambda *args: note(*args) or call(*args))
+
+
+def test_hardly_any_padding_is_scored():
+    """In slices of 10 rows, the worker with 100 rows is alone after the first."""
+    s, scored = setting([10, 100, *[10] * 6], graphs.complete(8), attackers=np.array([], dtype=int)), []
+    with parts(rows=10), spy(networks.Batched, "losses", lambda self, w, X, y: scored.append(y.size)):
+        after(s, 1)
+    assert scored == [80, *[10] * 9]
+
+
+@pytest.mark.parametrize("name", GRAPHS)
+def test_neighbourhoods_beyond_what_fits_in_memory_are_taken_in_turn(name):
+    s = setting(ROWS, GRAPHS[name], attack="alie", attackers=np.array([1, 4]))
+    whole, count = after(s, 2), len(engine.plan(s).groups)
+    with parts(floats=0):
+        found = engine.plan(s).groups
+        assert len(found) > count or name == "complete"
+        assert all(len(group.receivers) == 1 for group in found)
+        assert_allclose(after(s, 2).state.W, whole.state.W, rtol=1e-12)
+
+
+@pytest.mark.parametrize("rule", ["adaptive", "inverse-risk", "average", "median", "medoid"])
+@pytest.mark.parametrize("attackers", [[0], [1, 4], [3, 5, 6], [0, 1, 2, 3, 4, 6]], ids=str)
+@pytest.mark.parametrize("name", GRAPHS)
+@pytest.mark.parametrize("attack", [name for name, attack in ATTACKS.items() if attack.one_message])
+def test_a_message_of_several_is_scored_once_and_counts_for_all(attack, name, attackers, rule):
+    """The same as if every attacker sent a message of its own, which happened to be the same."""
+    s = setting(ROWS, GRAPHS[name], rule=rule, attack=attack, attackers=np.array(attackers), risk="batch")
+    scored, own_messages = [], {"each": ATTACKS[attack]._replace(one_message=False)}
+    with (
+        mock.patch.dict(ATTACKS, own_messages),
+        spy(engine, "neighbour_risks", lambda network, M, *rest: scored.append(M.shape[1])),
+    ):
+        once, each = after(s, 2), after(s._replace(attack="each"), 2)
+    assert_allclose(once.state.W, each.state.W, rtol=1e-12)
+    if RULES[rule].weighs:
+        assert_allclose(once.weights, each.weights, rtol=1e-12)
+        if name == "complete":
+            assert scored == [8 - len(attackers)] * 2 + [7, 7]
+
+
+def test_a_rule_of_ones_own_hears_every_sender(monkeypatch):
+    """Also those of one message: it may count them, or look at its own position among them."""
+    seen = []
+
+    def count(W, risks, own, f):
+        seen.append((len(W), own, f))
+        return W[own]
+
+    monkeypatch.setitem(RULES, "mine", Rule(count, "counts", "-", "mine"))
+    after(setting(ROWS, GRAPHS["ring"], rule="mine", attack="foe", attackers=np.array([0, 1])), 1)
+    assert sorted(seen) == [(3, 1, 2)] * 4 + [(3, 2, 2)]

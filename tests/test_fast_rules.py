@@ -1,0 +1,79 @@
+"""The rules for many neighbourhoods at once equal the specification's, neighbourhood by neighbourhood."""
+
+from unittest import mock
+
+import numpy as np
+import pytest
+import strategies
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.testing import assert_allclose, assert_array_equal
+
+from refimpl import aggregate
+from refimpl.aggregate import RULES
+from refimpl.fast import rules
+from refimpl.fast.rules import TWINS, Twin
+
+GIVE_MODELS = [name for name, rule in RULES.items() if TWINS[rule.compute].models]
+WEIGH = [name for name, rule in RULES.items() if TWINS[rule.compute].weights]
+
+
+def test_every_rule_of_the_table_has_a_twin():
+    assert TWINS.keys() == {rule.compute for rule in RULES.values()}
+    assert [name for name, rule in RULES.items() if rule.weighs] == WEIGH
+    assert [name for name, rule in RULES.items() if TWINS[rule.compute] == Twin()] == ["local"]
+
+
+@pytest.mark.parametrize("name", GIVE_MODELS)
+@given(W=strategies.models(strategies.hard, least=5), f=st.integers(0, 1))
+def test_a_rule_for_many_neighbourhoods_is_the_rule_for_each(name, W, f):
+    two = strategies.frozen(np.stack([W, W[::-1]]))
+    made = TWINS[RULES[name].compute].models(two, f)
+    assert_allclose(made, [RULES[name].compute(V, None, 0, f) for V in two], rtol=1e-12)
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("floats", [0, 200, 2**20])
+@pytest.mark.parametrize("name", ["median", "trimmed-mean"])
+def test_a_few_coordinates_at_a_time_change_nothing(name, floats, dtype):
+    W = np.random.default_rng(0).normal(size=(3, 6, 40)).astype(dtype)
+    W[0, 2], W[1, 3, ::2], W[1, 4, ::3] = np.nan, np.inf, -np.inf
+    with mock.patch.object(rules, "FLOATS", floats), mock.patch.object(rules, "grain", return_value=1):
+        made = TWINS[RULES[name].compute].models(strategies.frozen(W), 2)
+    assert made.dtype == dtype
+    expected = [RULES[name].compute(V, None, 0, 2) for V in W]
+    assert_allclose(made, expected, rtol=1e-12 if dtype == "float64" else 1e-6)
+
+
+@pytest.mark.parametrize("name", WEIGH)
+@given(data=st.data())
+def test_a_message_of_several_senders_may_be_weighed_once(name, data):
+    """And its weight multiplied by their number: the same as if all of them were there."""
+    risks, own = data.draw(strategies.risks())
+    count = data.draw(st.lists(st.integers(1, 3), min_size=len(risks), max_size=len(risks)))
+    count[own] = 1
+    each = RULES[name].compute(None, np.repeat(risks, count), sum(count[:own]), 0)
+    once = TWINS[RULES[name].compute].weights(risks[None, None], np.array([[own]]))[0, 0] * count
+    first = np.cumsum(count) - count
+    assert_allclose(once / once.sum(), np.add.reduceat(each, first), rtol=1e-12, atol=1e-300)
+
+
+@pytest.mark.parametrize("name", WEIGH)
+def test_weights_for_many_receivers_are_those_of_each(name):
+    risks, own = np.random.default_rng(0).random((2, 3, 5)), np.array([[0, 4, 1], [2, 2, 3]])
+    risks[0, 1, 2:], risks[1, 0], risks[1, 1, 2] = np.inf, np.nan, 0
+    made = TWINS[RULES[name].compute].weights(strategies.frozen(risks), own)
+    for i in np.ndindex(2, 3):
+        assert_array_equal(made[i], RULES[name].compute(None, risks[i], int(own[i]), 0))
+
+
+@pytest.mark.parametrize("lost", [False, True])
+def test_the_shortcut_of_combine_changes_no_bit(lost):
+    rng = np.random.default_rng(0)
+    weights, W = rng.random((2, 3, 5)), rng.normal(size=(2, 5, 40))
+    weights[:, 0, 2] = 0
+    if lost:
+        W[0, 2], W[1, 2, 7] = np.nan, np.inf
+    made = rules.combine(strategies.frozen(weights), strategies.frozen(W))
+    assert_array_equal(made, aggregate.combine(weights, W))
+    assert np.isfinite(made[:, 0]).all()
