@@ -161,7 +161,7 @@ def picture(results: Gaps, attack: str, attackers: int, seed: int, path: Path) -
         gap = settled(results[rule, attack])
         side = "above" if gap > limit else "below"
         ax.set_title(f"{rule}: gap {gap:.2f}, {side} the bound {limit:.2f}", color=style_of(rule).color)
-    by_round(right, {rule: results[rule, attack] for rule in DRAWN}, limit)
+    by_round(right, {rule: results[rule, attack] for rule in (*DRAWN, "local")}, limit)
     fig.legend(*planes[0].get_legend_handles_labels(), loc="outside lower center", ncols=6, frameon=False)
     liars = f"{attackers} of them lie ({attack})" if attackers and attack != "none" else "nobody lies"
     fig.suptitle(f"{N} workers look for their optima in the plane; {liars}", fontsize=15)
@@ -198,16 +198,16 @@ def by_round(ax: "Axes", results: dict[str, np.ndarray], limit: float) -> None:
     def name(text: str, height: float, up: float, color: str) -> None:
         ax.annotate(text, (ROUNDS, height), (8, up), textcoords="offset points", va="center", color=color)
 
-    for up, (rule, gap) in zip((-5, 5), results.items(), strict=True):  # apart, also where the gaps are not
-        colour = style_of(rule).color
-        ax.semilogy(t, gap, color=colour, lw=0.8, alpha=0.35)
-        ax.semilogy(t, gap.mean(axis=1), color=colour, lw=2)
+    for up, (rule, gap) in zip((-6, 6, 6), results.items(), strict=True):  # apart, also where the gaps are not
+        colour, dashes, _ = style_of(rule)
+        ax.semilogy(t, gap, dashes, color=colour, lw=0.8, alpha=0.35)
+        ax.semilogy(t, gap.mean(axis=1), dashes, color=colour, lw=2)
         name(rule, gap[ROUNDS // 2 :].mean(), up, colour)
     start = max(gap[0].max() for gap in results.values())
-    ax.semilogy(t, limit + (1 - MU * m) ** t * (start - limit), "k--", lw=1.5)
+    ax.semilogy(t, limit + (1 - MU * m) ** t * (start - limit), "k:", lw=2)
     name("bound of\nTheorem 1", limit, 0, "black")
     ax.set_box_aspect((YLIM[1] - YLIM[0]) / (XLIM[1] - XLIM[0]))
-    ax.set(xlabel="round", xlim=(0, ROUNDS), title=f"optimality gap by round, mean of {RUNS} runs")
+    ax.set(xlabel="round", ylabel="optimality gap", xlim=(0, ROUNDS), title=f"by round, mean of {RUNS} runs")
     ax.grid(alpha=0.3)
 
 

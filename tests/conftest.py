@@ -1,4 +1,7 @@
-"""hypothesis: random on a desk, the same every time in CI. No time limits: the machines are noisy."""
+"""hypothesis: random on a desk, the same every time in CI, fewer on a device, where every operation is a launch.
+
+No time limits: the machines are noisy.
+"""
 
 import os
 from importlib.util import find_spec
@@ -13,6 +16,7 @@ from refimpl import arrays
 
 hypothesis.settings.register_profile("desk", deadline=None, max_examples=100)
 hypothesis.settings.register_profile("ci", deadline=None, max_examples=100, derandomize=True)
+hypothesis.settings.register_profile("device", deadline=None, max_examples=20, derandomize=True)
 hypothesis.settings.load_profile("ci" if os.environ.get("CI") else "desk")
 
 threadpool_limits(1)  # as every run does: small products, where more threads only wait for each other
@@ -52,6 +56,7 @@ def pytest_addoption(parser):
 
 def pytest_configure(config):
     if name := config.getoption("--on"):
+        hypothesis.settings.load_profile("device")
         on_device.install(backend(name))
 
 

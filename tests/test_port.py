@@ -1,10 +1,8 @@
-"""The JavaScript port: all vectors in node, mistakes planted in it, and its page in headless Chromium."""
+"""The JavaScript port: all vectors in node, and mistakes planted in it. Its page is in test_page.py."""
 
-import json
 import re
 import shutil
 import subprocess
-from html import unescape
 from pathlib import Path
 
 import pytest
@@ -14,9 +12,7 @@ from refimpl import vectors
 ROOT = Path(__file__).parents[1]
 PORT = ROOT / "examples" / "port"
 NODE = shutil.which("node")
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 needs_node = pytest.mark.skipif(NODE is None, reason="node is not installed")
-needs_chromium = pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed")
 
 
 def node(script, *arguments):
@@ -107,45 +103,3 @@ def test_a_planted_mistake_is_caught_by_the_case_that_names_it(tmp_path, right, 
 @pytest.mark.parametrize("arguments", [["no-such-family"], ["--answers"]])
 def test_a_bad_command_line_of_the_check(arguments):
     assert node(PORT / "check.mjs", *arguments).returncode == 2
-
-
-@needs_chromium
-def test_the_page_trains_and_its_controls_work(tmp_path):
-    """index.html#test works the page's own buttons and menus, and writes what the page then shows."""
-    flags = (
-        "--headless --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking"
-    )
-    flags += " --disable-component-update --disable-sync --dump-dom"
-    url = f"{(PORT / 'index.html').as_uri()}#test"
-    command = [CHROMIUM, *flags.split(), f"--user-data-dir={tmp_path}", url]
-    page = subprocess.run(command, capture_output=True, text=True, timeout=180).stdout
-    found = re.search(r'<pre id="test-results">(.+?)</pre>', page, re.S)
-    assert found, page[-2000:]
-    results = json.loads(unescape(found[1]))
-
-    attacked, average = results["adaptive, attacked"], results["average, attacked"]
-    assert attacked["round"] == average["round"] == 40
-    assert attacked["attackers"] == average["attackers"] == 3
-    assert attacked["worst"] > 85
-    assert attacked["lines"] == 10 * 9
-    assert attacked["trustInNormal"] > 5 * attacked["trustInAttackers"]
-    assert average["mean"] < 70
-    assert average["trustInAttackers"] == 7 * 3
-
-    alone = results["average, attackers switched off"]
-    assert alone["attackers"] == 0
-    assert alone["worst"] > 90
-
-    refused = results["krum, too many attackers"]
-    assert refused["round"] == 0
-    assert "n=10, f=4" in refused["status"]
-    assert results["adaptive on a ring"]["lines"] == 10 * 2
-    assert results["adaptive on a ring"]["status"] == ""
-    assert [results["running"], results["paused"]] == ["Pause", "Start"]
-
-
-def test_the_page_needs_nothing_from_elsewhere():
-    page = (PORT / "index.html").read_text()
-    assert re.findall(r'(?:src|href)="([^"]*)"', page) == ["resilient.js"]
-    assert "http" not in page
-    assert "import " not in page

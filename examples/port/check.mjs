@@ -218,7 +218,7 @@ function failure(entry, { expected, error }) {
   return first(keys.map((key) => difference(key, entry.expected[key], expected[key], entry.tolerances[key])));
 }
 
-const known = readdirSync(VECTORS).map((name) => name.replace(".json", "")).sort();
+const known = readdirSync(VECTORS).flatMap((name) => name.match(/^(.*)\.json$/)?.[1] ?? []).sort();
 const asked = process.argv.slice(2);
 const folder = asked[0] === "--answers" ? asked.splice(0, 2)[1] ?? "" : undefined;
 const unknown = asked.find((name) => !known.includes(name));

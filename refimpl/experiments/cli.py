@@ -4,6 +4,7 @@ import argparse
 import dataclasses
 import itertools
 import sys
+import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -24,7 +25,7 @@ __all__ = ["HelpFormatter", "Parser", "configs", "main", "number", "parser", "wh
 
 def main(task: str, argv: list[str] | None = None) -> int:
     """Runs the task's grid; the exit status."""
-    p = parser(task)
+    start, p = time.perf_counter(), parser(task)
     args = p.parse_args(argv)
     if getattr(args, "dataset", task) != task:
         return main(args.dataset, argv)  # the same options with other defaults
@@ -43,6 +44,7 @@ def main(task: str, argv: list[str] | None = None) -> int:
         print(f"\n{rest}", file=sys.stderr)
         return 130
     show(results, TASKS[task].title, args)
+    print(f"It took {duration(time.perf_counter() - start)}", file=sys.stderr)
     return 0
 
 
@@ -88,13 +90,23 @@ def run_grid(
     results = [result for config in runs if (result := grid.saved(config, out))]
     todo = [config for config in runs if not grid.path_of(config, out).exists()]
     if results:
-        print(f"{len(results)} of {len(runs)} runs are in {out} already", file=sys.stderr)
+        print(f"{len(results)} of {several(len(runs), 'run')} are in {out} already", file=sys.stderr)
     if todo and (total := estimate(todo, data_dir, threads) / min(jobs, len(todo))) > 20:
-        unit, name = (3600, "hours") if total > 5400 else (60, "minutes") if total > 90 else (1, "seconds")
-        about = f"{total / unit:.0f} {name}"
-        print(f"about {about} for {len(todo)} runs, {jobs} at a time", file=sys.stderr, flush=True)
+        about = f"about {duration(total)} for {several(len(todo), 'run')}, {jobs} at a time"
+        print(about, file=sys.stderr, flush=True)
     results.extend(progress(grid.run_all(todo, out, jobs, data_dir, threads), len(todo)))
     return results
+
+
+def several(count: int, what: str) -> str:
+    """ "1 run", "2 runs"."""
+    return f"{count} {what}" if count == 1 else f"{count} {what}s"
+
+
+def duration(seconds: float) -> str:
+    """In the largest unit of which it is more than one and a half."""
+    unit, name = (3600, "hour") if seconds > 5400 else (60, "minute") if seconds > 90 else (1, "second")
+    return several(round(seconds / unit), name)
 
 
 def estimate(todo: list[Config], data_dir: str | None, threads: int) -> float:
@@ -125,10 +137,10 @@ def progress(results: Iterable[dict[str, Any]], total: int) -> Iterator[dict[str
 
 def show(results: list[dict[str, Any]], title: str, args: argparse.Namespace) -> None:
     """Prints the table; writes it as CSV, and the figure."""
-    seeds = " ".join(map(str, args.seeds))
-    print(f"{title}: {args.workers} workers, {args.attackers} attackers, {args.epochs} epochs, seed {seeds}")
-    print("Test accuracy of the normal workers after the last epoch, worst and mean:")
-    print("own is each on its own test split, whole is each on all workers' test data.\n")
+    seeds = " ".join(map(str, dict.fromkeys(args.seeds)))
+    sizes = f"{args.workers} workers, {several(args.attackers, 'attacker')}, {several(args.epochs, 'epoch')}"
+    print(f"{title}: {sizes}, seed {seeds}")
+    print("Test accuracy of the normal workers, each on its own test split or on the whole.\n")
     print(report.text_table(results))
     write(args.out / "table.csv", report.csv_table(results))
     made = ["a JSON file per run", "table.csv"]

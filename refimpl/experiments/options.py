@@ -2,7 +2,9 @@
 
 import argparse
 import math
+import sys
 import textwrap
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -11,7 +13,6 @@ from refimpl.aggregate import RULES
 from refimpl.attacks import ATTACKS
 from refimpl.experiments.tables import TABLES
 from refimpl.experiments.tasks import DTYPES, FEATURES, TASKS
-from refimpl.graphs import GRAPHS
 from refimpl.optim import OPTIMIZERS
 
 LISTED = {
@@ -31,6 +32,11 @@ class Parser(argparse.ArgumentParser):
 
 
 class HelpFormatter(argparse.HelpFormatter):
+    """A line per option, with its default, and an epilogue in the lines that it is written in."""
+
+    def __init__(self, prog: str) -> None:
+        super().__init__(prog, max_help_position=22)
+
     def _get_help_string(self, action: argparse.Action) -> str | None:
         """Adds the default where there is one worth showing."""
         default = action.default
@@ -39,7 +45,17 @@ class HelpFormatter(argparse.HelpFormatter):
         if isinstance(default, list):
             everything = list(action.choices or ()) == default
             default = "all" if everything else " ".join(map(str, default))
-        return f"{action.help} (default: {default})"
+        return f"{action.help} ({default})"
+
+    def _format_args(self, action: argparse.Action, default_metavar: str) -> str:
+        """NAME ... for one or more of them."""
+        name = super()._format_args(action, default_metavar)
+        return f"{action.metavar} ..." if action.nargs == "+" else name
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        """Breaks lines that are too long, but for examples, which are indented."""
+        fill = super()._fill_text
+        return "\n".join(x if x[:1] == " " else fill(x, width, indent) for x in text.splitlines())
 
 
 class List(argparse.Action):
@@ -94,103 +110,90 @@ def number(needs: str, low: float, high: float = math.inf, or_low: bool = False)
 
 # --- The options --------------------------------------------------------------------------------------------
 
+EPILOGUE = """\
+In brackets: the default. --list says what the names mean. Examples:
+  {script} --rules adaptive krum local --attacks alie --epochs 20
+  {script} --graph ring --rules adaptive local --seeds 0 1 2"""
+
 
 def parser(task: str) -> Parser:
     """The options, with the task's own defaults."""
-    preset = TASKS[task]
+    preset, script = TASKS[task], Path(sys.argv[0]).name
+    epilogue = "\n".join(filter(None, (EPILOGUE.format(script=f"python {script}"), preset.note)))
     p = Parser(
+        usage="%(prog)s [options]",
         description=f"{preset.title}: rules against attacks, worst and mean test accuracy.",
-        epilog=preset.note,
+        epilog=epilogue,
         formatter_class=HelpFormatter,
+        add_help=False,
     )
-    p.add_argument("--list", action=List, nargs=0, help="say what each rule, attack, graph, ... is, and exit")
     what_to_run(p.add_argument_group("what to run"), task)
     network(p.add_argument_group("the network of workers"))
     learning(p.add_argument_group("learning"))
     machine(p.add_argument_group("the machine"))
-    files(p.add_argument_group("files"), task)
+    output(p.add_argument_group("output"), task)
     p.set_defaults(**preset.defaults)
     return p
+
+
+def choice(group: Any, option: str, names: Iterable[str], help: str, **more: Any) -> None:
+    """An option that takes one of some names, which its help need not list."""
+    group.add_argument(option, choices=list(names), metavar="NAME", help=help, **more)
 
 
 def what_to_run(group: Any, task: str) -> None:
     add = group.add_argument
     if datasets := TASKS[task].datasets:
-        add("--dataset", choices=datasets, default=task, help="the paper's, or one without a download")
-    for option, metavar, table in (("--rules", "RULE", RULES), ("--attacks", "ATTACK", ATTACKS)):
+        choice(group, "--dataset", datasets, " or ".join(datasets) + ", which needs no download", default=task)
+    for option, table in (("--rules", RULES), ("--attacks", ATTACKS)):
         names: list[str] = list(table)
-        help = "some of " + ", ".join(names)
-        add(option, nargs="+", choices=names, default=names, metavar=metavar, help=help)
-    add(
-        "--seeds",
-        nargs="+",
-        type=whole_number(0),
-        default=[0],
-        metavar="SEED",
-        help="one run per rule, attack and seed; the table shows the mean over seeds",
-    )
-    add("--epochs", type=whole_number(1), help="passes over the local data")
+        add(option, nargs="+", choices=names, default=names, metavar="NAME", help="one or more")
+    seeds = "one or more; the table shows the mean"
+    add("--seeds", nargs="+", type=whole_number(0), default=[0], metavar="K", help=seeds)
+    add("--epochs", type=whole_number(1), metavar="T", help="passes over the local data")
 
 
 def network(group: Any) -> None:
     add = group.add_argument
-    add("--workers", type=whole_number(2), help="how many workers, N")
+    add("--workers", type=whole_number(2), metavar="N", help="how many workers")
     add(
-        "--attackers", type=whole_number(0), help="how many of them are adversarial, F < N; 0 under attack none"
+        "--attackers", type=whole_number(0), metavar="F", help="how many of them lie, unless the attack is none"
     )
-    names = [f"{name}:{graph.number}" if graph.number else name for name, graph in GRAPHS.items()]
-    edges = "or a file of edges, two worker numbers a line"
-    add("--graph", default="complete", help=f"{', '.join(names)}, {edges}")
-    add("--partition", choices=PARTITIONS, help="how the rows are dealt to the workers")
+    add("--graph", metavar="NAME", default="complete", help="who hears whom, or a file of edges")
+    choice(group, "--partition", PARTITIONS, "how the rows are dealt to the workers")
 
 
 def learning(group: Any) -> None:
     add = group.add_argument
-    add(
-        "--risk",
-        choices=("local", "batch"),
-        help="what a model is scored on: all local data (the paper's r_k) or the round's batch (cheaper)",
-    )
-    add(
-        "--smoothing",
-        type=number("above 0 and up to 1", 0, 1),
-        default=1.0,
-        metavar="SHARE",
-        help="share of the new risk in a running average over the rounds, as in the authors' released code; "
-        "1: none, as in the paper; below 1 implies --plain",
-    )
-    add("--optimizer", choices=OPTIMIZERS, help="optimiser of the local step")
-    add("--lr", type=number("above 0", 0), help="learning rate, mu in Eq. (2)")
+    choice(group, "--risk", ("local", "batch"), "score models on all local data or on the batch")
+    share = number("above 0 and up to 1", 0, 1)
+    add("--smoothing", type=share, metavar="A", default=1.0, help="share of the new risk in a running average")
+    choice(group, "--optimizer", OPTIMIZERS, "of the local step: " + " or ".join(OPTIMIZERS))
+    add("--lr", type=number("above 0", 0), metavar="MU", help="learning rate, mu in Eq. (2)")
     l2 = number("of 0 or more", 0, or_low=True)
-    add("--l2", type=l2, default=0.0, help="adds L2 |w|^2 / 2 to the risk")
-    add("--batch-size", type=whole_number(1), help="rows per local step")
-    add("--features", choices=FEATURES, help="scale the features, or take them as they are")
-    add("--dtype", choices=DTYPES, help="precision of all arithmetic")
+    add("--l2", type=l2, metavar="L", default=0.0, help="adds L |w|^2 / 2 to the risk")
+    add("--batch-size", type=whole_number(1), metavar="B", help="rows per local step")
+    choice(group, "--features", FEATURES, " or ".join(FEATURES))
+    choice(group, "--dtype", DTYPES, " or ".join(DTYPES))
 
 
 def machine(group: Any) -> None:
     add = group.add_argument
-    add(
-        "--plain",
-        action="store_true",
-        help="run refimpl/algorithm.py itself, worker by worker: the same numbers, slowly",
-    )
+    add("--plain", action="store_true", help="run algorithm.py itself: the same numbers, slowly")
     add("--gpu", action="store_true", help="compute on an NVIDIA GPU with CuPy")
-    add("--device", type=whole_number(0), default=0, metavar="NUMBER", help="which GPU, the first being 0")
-    add(
-        "--jobs",
-        type=whole_number(1),
-        help="runs at a time; default: one per core, 1 with --gpu, where runs would take turns and each hold a "
-        "copy of the data",
-    )
+    add("--device", type=whole_number(0), default=0, metavar="K", help="which GPU")
+    add("--jobs", type=whole_number(1), metavar="J", help="runs at a time (one per core; 1 with --gpu)")
     add(
         "--threads",
         type=whole_number(1),
-        help="threads of the matrix products in one run; default: the cores, shared by the runs under way",
+        metavar="K",
+        help="of a run (the cores, shared by the runs under way)",
     )
 
 
-def files(group: Any, task: str) -> None:
+def output(group: Any, task: str) -> None:
     add = group.add_argument
-    add("--out", type=Path, default=Path("results") / task, help="folder for the results")
-    add("--data-dir", help="folder with the data; default: as shipped, or fetched once into a cache folder")
+    add("--out", type=Path, metavar="FOLDER", default=Path("results") / task, help="for the results")
+    add("--data-dir", metavar="FOLDER", help="with the data (as shipped, or fetched once)")
+    add("--list", action=List, nargs=0, help="what each rule, attack, graph, ... is")
+    add("-h", "--help", action="help", help="this text")
