@@ -209,7 +209,7 @@ def test_digits_need_no_download(tmp_path, capsys):
     argv = "--dataset digits --rules local --attacks sign-flip --epochs 1 --jobs 1 --out"
     assert cli.main("mnist", [*argv.split(), str(tmp_path)]) == 0
     said = capsys.readouterr()
-    assert "scikit-learn's digits: 10 workers, 3 attackers, 1 epochs" in said.out
+    assert "scikit-learn's digits: 10 workers, 3 attackers, 1 epoch," in said.out
     assert configs("digits")[0].epochs == 15
 
 
