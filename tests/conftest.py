@@ -1,4 +1,4 @@
-"""hypothesis: random on a desk, the same every time in CI, fewer on a device, where every operation is a launch.
+"""hypothesis: random on a desk, the same every time in CI; fewer on a device, where each operation is a launch.
 
 No time limits: the machines are noisy.
 """
