@@ -24,7 +24,7 @@ EXAMPLE = Path(__file__).parents[1] / "examples" / "spambase.py"
 
 
 def configs(options):
-    return cli.configs("spambase", cli.parser("spambase").parse_args(options.split()))
+    return cli.configs("spambase", cli.parse("spambase", options.split())[1])
 
 
 QUICK = ["--epochs", "1", "--rules", "adaptive", "local", "--attacks", "none", "alie", "--jobs", "1"]
@@ -53,13 +53,14 @@ def test_options_reach_the_configuration(tmp_path):
     edges = tmp_path / "edges.txt"
     edges.write_text("\n".join(f"{i} {j}" for i in range(6) for j in range(i)))
     argv = "--rules krum --attacks foe --workers 6 --attackers 1 --epochs 3 --seeds 4 5 --risk batch"
-    argv += " --smoothing 0.5 --optimizer adam --lr 0.1 --batch-size 7 --partition iid --features raw"
+    argv += " --released lower-median --optimizer adam --lr 0.1 --batch-size 7 --partition iid --features raw"
     argv += f" --dtype float32 --l2 0.25 --plain --graph {edges}"
     runs = configs(argv)
     assert [c.seed for c in runs] == [4, 5]
     c = runs[0]
     assert (c.task, c.rule, c.attack, c.workers, c.attackers, c.epochs) == ("spambase", "krum", "foe", 6, 1, 3)
-    assert (c.risk, c.smoothing, c.optimizer, c.lr, c.batch_size) == ("batch", 0.5, "adam", 0.1, 7)
+    assert (c.risk, c.released, c.optimizer, c.lr) == ("batch", ("lower-median",), "adam", 0.1)
+    assert c.batch_size == 7
     assert (c.partition, c.features, c.dtype, c.gpu) == ("iid", "raw", "float32", False)
     assert (c.l2, c.plain) == (0.25, True)
     assert c.graph[:3] == ((1, 0), (2, 0), (2, 1))
@@ -70,7 +71,7 @@ def test_no_options_is_the_whole_grid():
     assert len(runs) == len(set(runs)) == 8 * 5
     c = runs[0]
     assert (c.workers, c.attackers, c.epochs, c.graph) == (10, 3, 200, "complete")
-    assert (c.smoothing, c.l2, c.plain) == (1, 0, False)
+    assert (c.released, c.l2, c.plain) == ((), 0, False)
 
 
 def test_a_name_comes_before_a_file(tmp_path, monkeypatch):
@@ -101,11 +102,11 @@ def test_plain_runs_the_specification_to_the_same_numbers(tmp_path, monkeypatch)
     assert set(called) == {"adaptive", "krum"}
 
 
-def test_l2_and_smoothing_reach_the_rounds(tmp_path):
+def test_l2_and_differences_of_the_released_code_reach_the_rounds(tmp_path):
     (adaptive, krum), (adaptive_l2, krum_l2) = history("", tmp_path), history("--l2 0.5", tmp_path)
     assert (adaptive != adaptive_l2).any()
     assert (krum != krum_l2).any()
-    adaptive_smooth, krum_smooth = history("--smoothing 0.3", tmp_path)
+    adaptive_smooth, krum_smooth = history("--released smoothed-risk", tmp_path)
     assert (adaptive_smooth != adaptive).any()
     np.testing.assert_allclose(krum_smooth, krum, rtol=1e-9)  # it looks at no risks
 
@@ -147,7 +148,7 @@ def edges_12(tmp_path):
         ("--l2 -0.1", "--l2: needs a number of 0 or more, got -0.1"),
         ("--l2 nan", "--l2: needs a number of 0 or more, got nan"),
         ("--partition by-subject", "the partition deals rows by subject, but the data have none"),
-        ("--smoothing 1.5", "up to 1, got 1.5"),
+        ("--released nonsense", "invalid choice: 'nonsense'"),
         ("--out {file}", "is a file"),
         ("--out {file}/below", "Not a directory"),
         ("--graph {edges}", "worker 12, but the 10 workers are 0 to 9"),

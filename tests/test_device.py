@@ -182,7 +182,7 @@ def test_optimizers(name, dtype, xp):
 ENGINES = {
     "plain": train.plain,
     "fast": engine.engine,
-    "released": functools.partial(released.engine, smoothing=0.5),
+    "released": functools.partial(released.engine, on=["smoothed-risk", "previous-message", "idle-attackers"]),
 }
 OPTIONS = {
     "as it is": {},

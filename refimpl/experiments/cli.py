@@ -17,7 +17,7 @@ from refimpl.aggregate import RULES
 from refimpl.attacks import ATTACKS
 from refimpl.experiments import figures, grid, report, tasks
 from refimpl.experiments.files import write
-from refimpl.experiments.options import HelpFormatter, Parser, number, parser, whole_number
+from refimpl.experiments.options import HelpFormatter, Parser, number, parse, parser, whole_number
 from refimpl.experiments.tasks import TASKS, Config, Edges
 
 __all__ = ["HelpFormatter", "Parser", "configs", "main", "number", "parser", "whole_number"]
@@ -25,10 +25,9 @@ __all__ = ["HelpFormatter", "Parser", "configs", "main", "number", "parser", "wh
 
 def main(task: str, argv: list[str] | None = None) -> int:
     """Runs the task's grid; the exit status."""
-    start, p = time.perf_counter(), parser(task)
-    args = p.parse_args(argv)
-    if getattr(args, "dataset", task) != task:
-        return main(args.dataset, argv)  # the same options with other defaults
+    start = time.perf_counter()
+    p, args = parse(task, argv)
+    task = args.task  # --dataset may have chosen another
     try:
         runs = prepare(task, args)
     except OSError as error:
@@ -68,9 +67,9 @@ def prepare(task: str, args: argparse.Namespace) -> list[Config]:
 def configs(task: str, args: argparse.Namespace) -> list[Config]:
     """The grid: every rule, attack and seed, without repetitions."""
     fixed = {f.name: getattr(args, f.name) for f in dataclasses.fields(Config) if hasattr(args, f.name)}
-    fixed["graph"] = graph_of(args.graph)
+    fixed |= {"task": task, "graph": graph_of(args.graph), "released": tuple(args.released)}
     names = itertools.product(args.rules, args.attacks, args.seeds)
-    runs = [Config(task=task, rule=rule, attack=attack, seed=seed, **fixed) for rule, attack, seed in names]
+    runs = [Config(rule=rule, attack=attack, seed=seed, **fixed) for rule, attack, seed in names]
     return list(dict.fromkeys(runs))
 
 

@@ -29,9 +29,9 @@ from refimpl.experiments.tasks import Config, build
 
 
 def engine(config: Config) -> train.Engine:
-    """What computes the rounds: everything at once, or the specification, which smoothing is built on."""
-    if config.smoothing < 1:
-        return functools.partial(released.engine, smoothing=config.smoothing)
+    """What computes the rounds: all workers at once, the specification, or the released code's ways."""
+    if on := released.in_the_round(config.released):
+        return functools.partial(released.engine, on=on)
     return train.plain if config.plain else train.fast
 
 

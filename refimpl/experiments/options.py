@@ -11,17 +11,20 @@ from typing import Any, NoReturn
 from data_loaders.partition import PARTITIONS
 from refimpl.aggregate import RULES
 from refimpl.attacks import ATTACKS
-from refimpl.experiments.tables import TABLES
+from refimpl.experiments.paper import FIGURES, presets
 from refimpl.experiments.tasks import DTYPES, FEATURES, TASKS
+from refimpl.graphs import GRAPHS
 from refimpl.optim import OPTIMIZERS
+from refimpl.released import DIFFERENCES
 
-LISTED = {
-    "Rules": "rule",
-    "Attacks": "attack",
-    "Graphs": "graph",
-    "Partitions": "partition",
-    "Features": "features",
-    "Optimizers": "optimizer",
+LISTED: dict[str, dict[str, Any]] = {
+    "Rules": RULES,
+    "Attacks": ATTACKS,
+    "Graphs": GRAPHS,
+    "Partitions": PARTITIONS,
+    "Features": FEATURES,
+    "Optimizers": OPTIMIZERS,
+    "Differences of the released code": DIFFERENCES,
 }
 
 
@@ -62,7 +65,7 @@ class List(argparse.Action):
     """Prints the tables and ends, as --help does."""
 
     def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> None:
-        print("\n\n".join(listing(title, TABLES[kind]) for title, kind in LISTED.items()))
+        print("\n\n".join(listing(title, table) for title, table in LISTED.items()))
         parser.exit()
 
 
@@ -72,8 +75,8 @@ def listing(title: str, table: dict[str, Any]) -> str:
     for name, entry in table.items():
         number = getattr(entry, "number", "")
         reference = "" if entry.reference == "-" else f" [{entry.reference}]"
-        text = f"{f'{name}:{number}' if number else name:16}{entry.about}{reference}"
-        lines.append(textwrap.fill(text, 80, initial_indent="  ", subsequent_indent=" " * 18))
+        text = f"{f'{name}:{number}' if number else name:22}{entry.about}{reference}"
+        lines.append(textwrap.fill(text, 80, initial_indent="  ", subsequent_indent=" " * 24))
     return "\n".join(lines)
 
 
@@ -132,8 +135,18 @@ def parser(task: str) -> Parser:
     learning(p.add_argument_group("learning"))
     machine(p.add_argument_group("the machine"))
     output(p.add_argument_group("output"), task)
-    p.set_defaults(**preset.defaults)
+    p.set_defaults(figure=None, **preset.defaults)
     return p
+
+
+def parse(task: str, argv: list[str] | None) -> tuple[Parser, argparse.Namespace]:
+    """The parser and what was typed, on top of what --figure and the like stand for."""
+    p = parser(task)
+    first = p.parse_args(argv)
+    if getattr(first, "dataset", task) != task:
+        return parse(first.dataset, argv)
+    p.set_defaults(task=task, **presets(task, first))
+    return p, p.parse_args(argv)
 
 
 def choice(group: Any, option: str, names: Iterable[str], help: str, **more: Any) -> None:
@@ -148,8 +161,11 @@ def what_to_run(group: Any, task: str) -> None:
     for option, table in (("--rules", RULES), ("--attacks", ATTACKS)):
         names: list[str] = list(table)
         add(option, nargs="+", choices=names, default=names, metavar="NAME", help="one or more")
-    seeds = "one or more; the table shows the mean"
-    add("--seeds", nargs="+", type=whole_number(0), default=[0], metavar="K", help=seeds)
+    if figures := FIGURES.get(task):
+        every = f"of the paper, with all that it needs: {', '.join(figures)}"
+        choice(group, "--figure", figures, every)
+    add("--repeats", type=whole_number(1), metavar="R", help="seeds 0 to R - 1; shows 95 %% intervals")
+    add("--seeds", nargs="+", type=whole_number(0), default=[0], metavar="K", help="one or more")
     add("--epochs", type=whole_number(1), metavar="T", help="passes over the local data")
 
 
@@ -166,8 +182,6 @@ def network(group: Any) -> None:
 def learning(group: Any) -> None:
     add = group.add_argument
     choice(group, "--risk", ("local", "batch"), "score models on all local data or on the batch")
-    share = number("above 0 and up to 1", 0, 1)
-    add("--smoothing", type=share, metavar="A", default=1.0, help="share of the new risk in a running average")
     choice(group, "--optimizer", OPTIMIZERS, "of the local step: " + " or ".join(OPTIMIZERS))
     add("--lr", type=number("above 0", 0), metavar="MU", help="learning rate, mu in Eq. (2)")
     l2 = number("of 0 or more", 0, or_low=True)
@@ -175,6 +189,10 @@ def learning(group: Any) -> None:
     add("--batch-size", type=whole_number(1), metavar="B", help="rows per local step")
     choice(group, "--features", FEATURES, " or ".join(FEATURES))
     choice(group, "--dtype", DTYPES, " or ".join(DTYPES))
+    protocols = ("paper", "released")
+    choice(group, "--protocol", protocols, "the paper's, or its authors' code's", default="paper")
+    names, one = list(DIFFERENCES), "single differences of that code"
+    add("--released", nargs="+", choices=names, default=[], metavar="NAME", help=one)
 
 
 def machine(group: Any) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 
 from data_loaders import Dataset, digits, har, mnist, spambase
 from data_loaders.partition import PARTITIONS, Partition, Parts, deal, split
-from refimpl import draws, graphs, models, train
+from refimpl import draws, graphs, models, released, train
 from refimpl.algorithm import Setting
 from refimpl.arrays import Array
 from refimpl.attacks import ATTACKS
@@ -123,7 +123,7 @@ class Config:
     partition: str
     features: str
     dtype: str
-    smoothing: float = 1.0  # of the risks, as in `released`; 1: none
+    released: tuple[str, ...] = ()  # names in `released.DIFFERENCES`
     l2: float = 0.0
     plain: bool = False  # run the specification itself
     gpu: bool = False
@@ -166,6 +166,8 @@ def build(config: Config, data_dir: str | None = None, xp: ModuleType = np) -> t
     Raises ValueError if it cannot be run.
     """
     c, model = config, TASKS[config.task].model()
+    for difference in released.chosen(c.released):
+        model = difference.model(model) if difference.model else model
     count = c.attackers if ATTACKS[c.attack].lies else 0
     if not 0 <= count < c.workers:
         raise ValueError(f"one worker must be normal, got {count} attackers of {c.workers} workers")

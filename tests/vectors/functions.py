@@ -30,7 +30,7 @@ def prepared(model, X, y, graph, attackers, batch, lr, smoothing, **options):
         model.model, X, y, graph, attackers, step_size=lr, batch_size=batch.shape[-1], **options
     )
     train.check(s)
-    released.engine(s, smoothing)  # refuses a share that is none
+    released.smooth(np.ones(1), np.ones(1), smoothing)  # refuses a share that is none
     return s
 
 
@@ -43,7 +43,7 @@ def given(messages):
 def one_round(s, state, batch, signals, smoothing, smoothed):
     """The round, and the risks that its rule saw: those of the round, unless the case smooths them."""
     if smoothing < 1:
-        return released.round_(s, state, batch, signals, smoothing, smoothed)
+        return released.round_(s, state, batch, signals, {"smoothed-risk"}, smoothed, smoothing)
     made = algorithm.round_(s, state, batch, signals)
     return made, made.risks
 
