@@ -98,11 +98,11 @@ def saved(config: Config, out: Path) -> dict[str, Any] | None:
 def run_to_file(
     config: Config, path: Path, data_dir: str | None, threads: int, entries: Added
 ) -> dict[str, Any]:
-    """Runs, writes the file, and only then returns the result. `entries` are those that a user has added."""
+    """Runs, writes the file, and returns what it holds. `entries` are those that a user has added."""
     install(entries)
-    result = run(config, data_dir, threads)
-    write(path, json.dumps(result, indent=1, allow_nan=False) + "\n")
-    return result
+    text = json.dumps(run(config, data_dir, threads), indent=1, allow_nan=False)
+    write(path, f"{text}\n")
+    return json.loads(text)
 
 
 def run_all(
