@@ -40,6 +40,8 @@ class Result(NamedTuple):
     W: Array  # (N, d), the final parameters
     history: dict[str, list[float]]  # a column per number of `evaluate`, an entry per epoch
     weights: np.ndarray | None  # (N, N) c(l, k) at [k, l] in the last round; None if the rule does not weigh
+    weights_at: dict[int, np.ndarray]  # the same after some epochs, by their number
+    accuracy: dict[str, list[float]]  # of every normal worker in the end, "own" and "whole" as in `evaluate`
 
 
 def check(s: Setting) -> None:
@@ -96,6 +98,28 @@ def evaluate(s: Setting, test: HeldOut, W: Array, engine: Engine = fast) -> dict
     each worker on all workers' test data, which asks whether it learned from the others. The loss is the mean
     cross-entropy over all local data, without the L2 term.
     """
+    return summary(*by_worker(s, test, W, engine))
+
+
+def summary(own: Array, whole: Array, loss: Array, finite: Array) -> dict[str, float]:
+    """The numbers of `evaluate`, from those of `by_worker`."""
+    xp = module_of(own)
+    numbers = {
+        "worst_own": own.min(),
+        "mean_own": own.mean(),
+        "worst_whole": whole.min(),
+        "mean_whole": whole.mean(),
+        "highest_loss": loss.max(),
+        "mean_loss": loss.mean(),
+        "not_finite": (~finite).sum(),
+    }
+    values = to_host(xp.stack([xp.asarray(v, dtype="float64") for v in numbers.values()]))
+    return dict(zip(numbers, values.tolist(), strict=True))
+
+
+@quiet
+def by_worker(s: Setting, test: HeldOut, W: Array, engine: Engine) -> tuple[Array, Array, Array, Array]:
+    """The normal workers' accuracies "own" and "whole", training loss, and whether their models are finite."""
     xp = module_of(W)
     normal = xp.asarray(s.normal)
     w, X, y = W[normal], s.X[normal], s.y[normal]
@@ -106,31 +130,38 @@ def evaluate(s: Setting, test: HeldOut, W: Array, engine: Engine = fast) -> dict
         correct = xp.stack([s.model.predict(w_k, test.X) == test.y for w_k in w])
         loss = xp.stack([s.model.risk(*own) for own in zip(w, X, y, strict=True)])
     own = test.own[normal]
-    accuracy_own = (correct & own).sum(axis=-1) / own.sum(axis=-1)
-    accuracy_whole = correct.mean(axis=-1)
-    numbers = {
-        "worst_own": accuracy_own.min(),
-        "mean_own": accuracy_own.mean(),
-        "worst_whole": accuracy_whole.min(),
-        "mean_whole": accuracy_whole.mean(),
-        "highest_loss": loss.max(),
-        "mean_loss": loss.mean(),
-        "not_finite": (~xp.isfinite(w).all(axis=-1)).sum(),
-    }
-    values = to_host(xp.stack([xp.asarray(v, dtype="float64") for v in numbers.values()]))
-    return dict(zip(numbers, values.tolist(), strict=True))
+    accuracy = (correct & own).sum(axis=-1) / own.sum(axis=-1)
+    return accuracy, correct.mean(axis=-1), loss, xp.isfinite(w).all(axis=-1)
+
+
+def listening(s: Setting, weights: np.ndarray) -> dict[str, float]:
+    """Whom the normal workers listen to, by the weights (N, N) of a round.
+
+    The weight on attackers, and how many neighbours besides oneself have any weight; means over the workers.
+    """
+    C = weights[s.normal]
+    others = (C > 0).sum(axis=1) - (np.diagonal(weights)[s.normal] > 0)
+    return {"attacker_weight": float(C[:, s.attackers].sum(axis=1).mean()), "passing": float(others.mean())}
 
 
 def run(s: Setting, test: HeldOut, W: Array, seed: int, epochs: int, engine: Engine = fast) -> Result:
     """Trains from the initial parameters W (N, d) and evaluates after every epoch."""
     check(s)
     history: dict[str, list[float]] = {}
+    weights_at: dict[int, np.ndarray] = {}
     per_epoch = draws.rounds_per_epoch(sizes(s), s.batch_size)
     for t, result in enumerate(rounds(s, W, seed, engine), start=1):
         if t % per_epoch == 0:
-            for name, value in evaluate(s, test, result.state.W, engine).items():
+            epoch, workers = t // per_epoch, by_worker(s, test, result.state.W, engine)
+            numbers = summary(*workers)
+            if result.weights is not None:
+                weights = to_host(result.weights)
+                numbers |= listening(s, weights)
+                if epoch in (1, epochs // 4, epochs // 2, epochs):
+                    weights_at[epoch] = weights
+            for name, value in numbers.items():
                 history.setdefault(name, []).append(value)
         if t == epochs * per_epoch:
             break
-    weights = result.weights
-    return Result(result.state.W, history, None if weights is None else to_host(weights))
+    accuracy = {"own": to_host(workers[0]).tolist(), "whole": to_host(workers[1]).tolist()}
+    return Result(result.state.W, history, weights_at.get(epochs), weights_at, accuracy)

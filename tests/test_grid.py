@@ -35,10 +35,15 @@ def test_a_run_holds_what_an_auditor_asks_for():
     assert result["config"] == dataclasses.asdict(config())
     assert len(result["attackers"]) == 3
     columns = {"worst_own", "mean_own", "worst_whole", "mean_whole", "highest_loss", "mean_loss", "not_finite"}
-    assert set(result["history"]) == columns
+    assert set(result["history"]) == columns | {"attacker_weight", "passing"}
     assert {len(column) for column in result["history"].values()} == {2}
     weights = np.array(result["weights"])
     assert_allclose(np.delete(weights, result["attackers"], 0).sum(axis=1), 1)
+    assert set(result["weights_at"]) == {"1", "2"}
+    assert result["weights_at"]["2"] == result["weights"]
+    for test in ("own", "whole"):
+        assert len(result["accuracy"][test]) == 7
+        assert min(result["accuracy"][test]) == result["history"][f"worst_{test}"][-1]
     assert {"refimpl", "code", "python", "numpy", "scipy", "scikit-learn"} == set(result["versions"])
     assert {"rounds_per_epoch", "threads", "seconds"} < set(result)
     json.dumps(result, allow_nan=False)

@@ -128,3 +128,19 @@ def test_cooperation_helps_on_this_problem():
 def test_a_setting_that_cannot_be_trained_is_refused(options, message):
     with pytest.raises(ValueError, match=message):
         run(setting(**options), 1)
+
+
+def test_whom_the_normal_workers_listen_to():
+    s = setting(rows=[4, 4, 4], attackers=[1])
+    C = np.array([[0.5, 0.25, 0.25], [0, 0, 0], [0, 0, 1.0]])
+    assert train.listening(s, C) == {"attacker_weight": 0.125, "passing": 1.0}
+    alone = np.array([[0, 0.5, 0.5], [0, 0, 0], [0, 0, 1.0]])  # one that does not pass its own filter
+    assert train.listening(s, alone) == {"attacker_weight": 0.25, "passing": 1.0}
+
+
+def test_weights_are_kept_after_some_epochs():
+    result = run(setting(), 9)
+    assert list(result.weights_at) == [1, 2, 4, 9]
+    assert_array_equal(result.weights_at[9], result.weights)
+    assert len(result.history["passing"]) == 9
+    assert run(setting(rule="median"), 2).weights_at == {}

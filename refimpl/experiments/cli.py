@@ -15,9 +15,10 @@ from data_loaders.download import progress_bar
 from refimpl import arrays, graphs
 from refimpl.aggregate import RULES
 from refimpl.attacks import ATTACKS
-from refimpl.experiments import figures, grid, report, tasks
+from refimpl.experiments import figures, grid, summary, tasks
 from refimpl.experiments.files import write
 from refimpl.experiments.options import HelpFormatter, Parser, number, parse, parser, whole_number
+from refimpl.experiments.paper import ACCURACY, FIGURES
 from refimpl.experiments.tasks import TASKS, Config, Edges
 
 __all__ = ["HelpFormatter", "Parser", "configs", "main", "number", "parser", "whole_number"]
@@ -140,12 +141,14 @@ def show(results: list[dict[str, Any]], title: str, args: argparse.Namespace) ->
     sizes = f"{args.workers} workers, {several(args.attackers, 'attacker')}, {several(args.epochs, 'epoch')}"
     print(f"{title}: {sizes}, seed {seeds}")
     print("Test accuracy of the normal workers, each on its own test split or on the whole.\n")
-    print(report.text_table(results))
-    write(args.out / "table.csv", report.csv_table(results))
+    print(summary.text_table(results))
+    write(args.out / "table.csv", summary.csv_table(results))
     made = ["a JSON file per run", "table.csv"]
+    name = f"figure_{args.figure}" if args.figure else "figure"
+    shows = FIGURES[args.task][args.figure].shows if args.figure else (ACCURACY,)
     try:
-        figures.figure(results, title, args.out / "figure.png")
-        made.append("figure.png")
+        figures.figure(results, title, args.out / f"{name}.png", shows)
+        made.append(f"{name}.png and .pdf")
     except ImportError:
         print("no figure: matplotlib is missing, pip install '.[examples]'", file=sys.stderr)
     print(f"\nIn {args.out}: {', '.join(made)}")

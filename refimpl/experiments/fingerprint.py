@@ -20,9 +20,8 @@ import refimpl
 from refimpl.experiments.tables import entries, ours
 from refimpl.experiments.tasks import Config
 
-FRONT_END = {"vectors.py"} | {
-    f"experiments/{name}.py" for name in ("cli", "figures", "files", "options", "report")
-}
+SHOWING = "cli compare figures files options paper pictures report runs summary"
+FRONT_END = {"vectors.py"} | {f"experiments/{name}.py" for name in SHOWING.split()}
 
 
 def fingerprint(config: Config) -> str:

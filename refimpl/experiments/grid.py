@@ -51,6 +51,8 @@ def run(config: Config, data_dir: str | None = None, threads: int = 1) -> dict[s
         "rounds_per_epoch": draws.rounds_per_epoch(train.sizes(setting), config.batch_size),
         "history": {name: [_number(v) for v in column] for name, column in result.history.items()},
         "weights": None if result.weights is None else result.weights.tolist(),
+        "weights_at": {str(epoch): C.tolist() for epoch, C in result.weights_at.items()},
+        "accuracy": result.accuracy,  # of each normal worker
         "versions": versions(xp),
         "threads": threads,
         "seconds": time.perf_counter() - start,
