@@ -25,15 +25,24 @@ SHARE = 0.05  # of the new risk in a running average
 
 def engine(s: Setting, on: Collection[str] = ()) -> Callable[..., Round]:
     """An engine, as in `train`, with the differences of these names."""
-    averages = np.ones((len(s.graph), len(s.graph)))  # the released code starts at L = 1
 
-    def step(state: State, batch: Array, signals: Array | None = None) -> Round:
-        nonlocal averages
-        averages = module_of(state.W).asarray(averages, dtype=state.W.dtype)
-        result, averages = round_(s, state, batch, signals, on, averages)
-        return result
+    def step(state: Any, batch: Array, signals: Array | None = None) -> Round:
+        if not isinstance(state, Averaging):  # the first round: the released code starts at L = 1
+            ones = module_of(state.W).ones((len(s.graph),) * 2, state.W.dtype)
+            state = Averaging(state.W, state.memory, state.t, ones)
+        result, L = round_(s, State(*state[:3]), batch, signals, on, state.averages)
+        return result._replace(state=Averaging(*result.state, L))  # type: ignore[arg-type]
 
     return step
+
+
+class Averaging(NamedTuple):
+    """A `State`, and the running averages of the risks."""
+
+    W: Array
+    memory: Array
+    t: int
+    averages: Array  # (N, N)
 
 
 @quiet

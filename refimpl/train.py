@@ -74,20 +74,55 @@ def sizes(s: Setting) -> list[int]:
     return to_host((s.y >= 0).sum(axis=1)).tolist()
 
 
+class Draws:
+    """What a run draws at random, round by round, all of it from the seed's streams."""
+
+    def __init__(self, s: Setting, W: Array, seed: int) -> None:
+        self.batch_rng, self.attack_rng = draws.stream(seed, "batches"), draws.stream(seed, "attack")
+        self.sizes, self.batch_size = sizes(s), s.batch_size
+        self.rounds = draws.rounds_per_epoch(self.sizes, s.batch_size)
+        self.draw, self.shape, self.like = ATTACKS[s.attack].draw, (len(s.attackers), W.shape[-1]), W
+        self.done = self.rounds  # of the epoch's rounds; the first one draws the batches of an epoch
+
+    def next(self) -> tuple[Array, Array | None]:
+        """The row numbers (N, B) of a round and the attack's signals, (F, d) or None."""
+        if self.done == self.rounds:
+            self.new_epoch()
+        batch, self.done = self.batches[self.done], self.done + 1
+        if self.draw is None:
+            return batch, None
+        return batch, module_of(self.like).asarray(
+            self.draw(*self.shape, self.attack_rng).astype(self.like.dtype)
+        )
+
+    def new_epoch(self) -> None:
+        self.before, self.done = self.batch_rng.bit_generator.state, 0
+        rows = draws.batches(self.sizes, self.batch_size, self.rounds, self.batch_rng)
+        self.batches = module_of(self.like).asarray(rows)
+
+    def place(self) -> dict[str, Any]:
+        """Where it is after a round, in words that JSON can hold; `go_to` goes on from there."""
+        return {"batches": self.before, "done": self.done, "attack": self.attack_rng.bit_generator.state}
+
+    def go_to(self, place: dict[str, Any]) -> None:
+        self.batch_rng.bit_generator.state = place["batches"]
+        self.new_epoch()
+        self.done = place["done"]
+        self.attack_rng.bit_generator.state = place["attack"]
+
+
 def rounds(s: Setting, W: Array, seed: int, engine: Engine = fast) -> Iterator[Any]:
-    """Endless rounds from the initial parameters W (N, d); every draw comes from the seed's streams."""
-    xp, step, state = module_of(W), engine(s), algorithm.start(s, W)
-    counts = sizes(s)
-    per_epoch = draws.rounds_per_epoch(counts, s.batch_size)
-    batch_rng, attack_rng = draws.stream(seed, "batches"), draws.stream(seed, "attack")
-    draw, F = ATTACKS[s.attack].draw, len(s.attackers)
+    """Endless rounds from the initial parameters W (N, d)."""
+    return going_on(engine(s), algorithm.start(s, W), Draws(s, W, seed))
+
+
+def going_on(step: Callable[..., Any], state: Any, drawn: Draws) -> Iterator[Any]:
+    """Endless rounds from a state."""
     while True:
-        for batch in xp.asarray(draws.batches(counts, s.batch_size, per_epoch, batch_rng)):
-            signals = draw and xp.asarray(draw(F, W.shape[-1], attack_rng).astype(W.dtype))
-            result = step(state, batch, signals)
-            state = result.state
-            yield result
-            del result  # frees its memory for the next round
+        result = step(state, *drawn.next())
+        state = result.state
+        yield result
+        del result  # frees its memory for the next round
 
 
 @quiet
@@ -144,24 +179,51 @@ def listening(s: Setting, weights: np.ndarray) -> dict[str, float]:
     return {"attacker_weight": float(C[:, s.attackers].sum(axis=1).mean()), "passing": float(others.mean())}
 
 
-def run(s: Setting, test: HeldOut, W: Array, seed: int, epochs: int, engine: Engine = fast) -> Result:
-    """Trains from the initial parameters W (N, d) and evaluates after every epoch."""
+class Progress(NamedTuple):
+    """A run between two rounds: all that it takes to go on as if it had never stopped."""
+
+    state: Any  # of the engine: a named tuple of arrays and numbers
+    place: dict[str, Any]  # of `Draws`
+    history: dict[str, list[float]]
+    weights_at: dict[int, np.ndarray]
+
+
+def run(
+    s: Setting,
+    test: HeldOut,
+    W: Array,
+    seed: int,
+    epochs: int,
+    engine: Engine = fast,
+    since: Progress | None = None,
+    after_round: Callable[[Callable[[], Progress]], None] = lambda progress: None,
+) -> Result:
+    """Trains from the initial parameters W (N, d) and evaluates after every epoch.
+
+    `after_round` is called after every round but the last, with a function that tells where the run is. Given
+    that as `since`, another run of the same setting ends with the same bytes.
+    """
     check(s)
+    drawn, state = Draws(s, W, seed), algorithm.start(s, W)
     history: dict[str, list[float]] = {}
     weights_at: dict[int, np.ndarray] = {}
-    per_epoch = draws.rounds_per_epoch(sizes(s), s.batch_size)
-    for t, result in enumerate(rounds(s, W, seed, engine), start=1):
-        if t % per_epoch == 0:
-            epoch, workers = t // per_epoch, by_worker(s, test, result.state.W, engine)
+    if since:
+        state, history, weights_at = since.state, since.history, since.weights_at
+        drawn.go_to(since.place)
+    for result in going_on(engine(s), state, drawn):
+        t = result.state.t
+        if t % drawn.rounds == 0:
+            epoch, workers = t // drawn.rounds, by_worker(s, test, result.state.W, engine)
             numbers = summary(*workers)
-            if result.weights is not None:
-                weights = to_host(result.weights)
+            if (weights := result.weights) is not None:
+                weights = to_host(weights)
                 numbers |= listening(s, weights)
                 if epoch in (1, epochs // 4, epochs // 2, epochs):
                     weights_at[epoch] = weights
             for name, value in numbers.items():
                 history.setdefault(name, []).append(value)
-        if t == epochs * per_epoch:
+        if t == epochs * drawn.rounds:
             break
+        after_round(lambda: Progress(result.state, drawn.place(), history, weights_at))  # noqa: B023
     accuracy = {"own": to_host(workers[0]).tolist(), "whole": to_host(workers[1]).tolist()}
     return Result(result.state.W, history, weights_at.get(epochs), weights_at, accuracy)

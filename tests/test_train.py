@@ -1,11 +1,14 @@
 """Whole runs on the specification: draws, evaluation, refusals. Single rounds are in test_algorithm.py."""
 
+import copy
+import json
+
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from problems import GRAPHS, MODEL, after, held_out, initial, local_data, padded, run, sends, setting
 
-from refimpl import aggregate, attacks, graphs, train
+from refimpl import aggregate, attacks, graphs, released, train
 
 # --- Runs ---------------------------------------------------------------------------------------------------
 
@@ -144,3 +147,31 @@ def test_weights_are_kept_after_some_epochs():
     assert_array_equal(result.weights_at[9], result.weights)
     assert len(result.history["passing"]) == 9
     assert run(setting(rule="median"), 2).weights_at == {}
+
+
+# --- Going on after a stop ------------------------------------------------------------------------------------
+
+
+def places(s, epochs, engine):
+    """The result of a run, and where it was after each round but the last, copied."""
+    found = []
+    args = (s, held_out(local_data()), initial(), 0, epochs, engine)
+    result = train.run(*args, after_round=lambda progress: found.append(copy.deepcopy(progress())))
+    return result, found, args
+
+
+@pytest.mark.parametrize("attack", ["arbitrary", "alie"])
+@pytest.mark.parametrize("name", ["plain", "fast", "released"])
+def test_a_run_goes_on_from_any_round_to_the_same_bytes(name, attack):
+    on = ["smoothed-risk", "previous-message", "idle-attackers"]
+    engine = {"plain": train.plain, "fast": train.fast, "released": lambda s: released.engine(s, on)}[name]
+    result, found, args = places(setting(attack=attack, optimizer="adam"), 4, engine)
+    assert len(found) == 4 * 2 - 1
+    for progress in found:
+        place = json.loads(json.dumps(progress.place))  # as a file would hold it
+        again = train.run(*args, since=copy.deepcopy(progress)._replace(place=place))
+        assert_array_equal(again.W, result.W)
+        assert again.history == result.history
+        assert list(again.weights_at) == list(result.weights_at)
+        assert_array_equal(again.weights, result.weights)
+        assert again.accuracy == result.accuracy
