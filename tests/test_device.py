@@ -320,7 +320,10 @@ def test_batches_move_once_an_epoch_and_metrics_come_back_once(xp):
         pytest.skip("a real GPU does not count its copies")
     assert launches.per_epoch(xp, 10, rule="average")[1:] == (2, 1)  # the batches, and whom to evaluate
     assert launches.per_epoch(xp, 10)[1:] == (2, 4)  # the weights of the last round, too
-    assert launches.per_epoch(xp, 10, attack="arbitrary")[1:] == (2 + 5, 1)  # signals are drawn for every round
+    assert launches.per_epoch(xp, 10, rule="average", attack="arbitrary")[1:] == (
+        2 + 5,
+        1,
+    )  # signals are drawn for every round
 
 
 @pytest.mark.gpu
