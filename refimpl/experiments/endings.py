@@ -54,8 +54,8 @@ def say(line: str) -> None:
 
 def discard(stream: TextIO) -> None:
     """Lets go of what the stream still holds, and of all that follows."""
-    with contextlib.suppress(OSError):  # a notebook's stream is no file
-        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+    with contextlib.suppress(OSError), open(os.devnull, "w") as nowhere:  # a notebook's stream is no file
+        os.dup2(nowhere.fileno(), stream.fileno())
 
 
 def open_closed_streams() -> None:

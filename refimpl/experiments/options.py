@@ -92,7 +92,7 @@ def listing(title: str, table: dict[str, Any]) -> str:
 
 def shown(text: str) -> str:
     """What was typed, as far as it fits in a line."""
-    return text if len(text) <= 40 else f"{text[:40]}..."
+    return (text if len(text) <= 40 else f"{text[:40]}...").strip() or "nothing"
 
 
 def whole_number(least: int, most: int = 10**9) -> Any:
@@ -125,8 +125,8 @@ def number(needs: str, low: float, high: float = math.inf, or_low: bool = False)
 
 
 def folder(text: str) -> Path:
-    if not text:
-        raise argparse.ArgumentTypeError("needs the name of a folder, got nothing")
+    if not text or not text.isprintable():
+        raise argparse.ArgumentTypeError(f"needs the name of a folder, got {text!r}")
     return Path(text)
 
 
