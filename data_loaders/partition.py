@@ -165,6 +165,8 @@ def deal(partition: Partition, data: Dataset, workers: int, rng: Rng) -> Parts:
     column = getattr(data, partition.by)
     if column is None:
         raise ValueError(f"the partition deals rows by {partition.by}, but the data have none")
+    if workers > len(column):
+        raise ValueError(f"needs at least one row per worker, got {len(column)} rows for {workers} workers")
     return partition.deal(column, workers, rng)
 
 

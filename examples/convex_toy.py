@@ -17,7 +17,8 @@ import numpy as np
 
 from refimpl import algorithm, draws, graphs, layout
 from refimpl.attacks import ATTACKS
-from refimpl.experiments.cli import HelpFormatter, Parser, whole_number
+from refimpl.experiments.cli import HelpFormatter, Parser, folder, whole_number
+from refimpl.experiments.endings import ended
 from refimpl.experiments.figures import style_of
 from refimpl.experiments.files import write
 
@@ -221,26 +222,27 @@ def main(argv: list[str] | None = None) -> int:
     p.add_argument("--attackers", type=whole_number(0), default=6, help=f"how many of the {N} workers lie")
     p.add_argument("--attack", choices=ATTACKS, default="sign-flip", help="the attack in the picture")
     p.add_argument("--seed", type=whole_number(0), default=0, help="of the points, the graph and the steps")
-    p.add_argument("--out", type=Path, default=Path("results/convex_toy"), help="folder for the picture")
+    p.add_argument("--out", type=folder, default=Path("results/convex_toy"), help="folder for the picture")
     args = p.parse_args(argv)
     if args.attackers >= N:
         p.error(f"one worker must be normal, got {args.attackers} attackers of {N} workers")
-    try:
-        args.out.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        p.error(f"--out needs a folder: {error.filename}: {error.strerror}")
+    p.need_folder(args.out)
     results = {(rule, a): gaps(rule, a, args.attackers, args.seed) for rule in RULES for a in ATTACKS}
     limit = bound(problem(args.seed)[0])
+    path: Path | None = args.out / "convex_toy.png"
+    try:
+        picture(results, args.attack, args.attackers, args.seed, path)
+    except ImportError:
+        path = None
     print(f"{args.attackers} of {N} workers are adversarial. Optimality gap of the worst normal worker,")
     print(f"mean of {RUNS} runs and rounds {ROUNDS // 2} to {ROUNDS}; * is above the bound of Theorem 1.\n")
     print(table(results, limit))
-    try:
-        picture(results, args.attack, args.attackers, args.seed, args.out / "convex_toy.png")
-        print(f"\nThe picture is {args.out / 'convex_toy.png'}")
-    except ImportError:
+    if path:
+        print(f"\nThe picture is {path}")
+    else:
         print("no picture: matplotlib is missing, pip install '.[examples]'", file=sys.stderr)
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(ended(main))

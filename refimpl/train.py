@@ -18,6 +18,7 @@ from refimpl.arrays import Array, module_of, quiet, to_host
 from refimpl.attacks import ATTACKS
 from refimpl.fast.engine import engine as fast
 from refimpl.fast.networks import batched
+from refimpl.models import Network
 from refimpl.optim import OPTIMIZERS
 
 Engine = Callable[[Setting], Callable[..., Any]]
@@ -45,7 +46,10 @@ class Result(NamedTuple):
 
 
 def check(s: Setting) -> None:
-    """Raises ValueError, naming the worker, if the setting cannot be trained."""
+    """Raises ValueError, naming the worker, if the setting cannot be trained.
+
+    What it does not look at is the caller's duty: that X is finite, that a model of one's own knows the labels.
+    """
     N, F, attackers = len(s.graph), len(s.attackers), s.attackers.tolist()
     known: tuple[tuple[str, str, Any], ...] = (
         ("rule", s.rule, RULES),
@@ -60,13 +64,27 @@ def check(s: Setting) -> None:
         raise ValueError(f"one worker must be normal, got {F} attackers of {N} workers")
     if len(set(attackers) & set(range(N))) < F:
         raise ValueError(f"attackers must be different workers of 0 to {N - 1}, got {attackers}")
+    if not (s.graph.diagonal().all() and np.array_equal(s.graph, s.graph.T)):
+        raise ValueError("the graph must be symmetric, and every worker its own neighbour")
     graphs.require_connected(s.graph)
+    check_labels(s)
     for k in s.normal:
         n = int(s.graph[k].sum())
         try:
             RULES[s.rule].require(n, F)
         except ValueError as error:
             raise ValueError(f"worker {k}, with {n - 1} neighbours: {error}") from None
+
+
+def check_labels(s: Setting) -> None:
+    """Every worker has a row, and every label is a class of the network, or -1."""
+    if 0 in (rows := sizes(s)):
+        raise ValueError(f"every worker needs a row to train on, got none for worker {rows.index(0)}")
+    low, high = int(s.y.min()), int(s.y.max())
+    w = module_of(s.X).zeros(s.model.layout.size, s.X.dtype)
+    classes = s.model.logits(w, s.X[0, :1]).shape[-1] if isinstance(s.model, Network) else high + 1
+    if low < -1 or high >= classes:
+        raise ValueError(f"labels must be 0 to {classes - 1}, or -1 for padding, got {low} to {high}")
 
 
 def sizes(s: Setting) -> list[int]:
@@ -204,6 +222,10 @@ def run(
     that as `since`, another run of the same setting ends with the same bytes.
     """
     check(s)
+    if not isinstance(epochs, int | np.integer) or epochs < 1:
+        raise ValueError(f"needs a whole number of epochs, 1 or more, got {epochs!r}")
+    if not test.own.any(axis=1).all():
+        raise ValueError("every worker needs a row of its own to be tested on")
     drawn, state = Draws(s, W, seed), algorithm.start(s, W)
     history: dict[str, list[float]] = {}
     weights_at: dict[int, np.ndarray] = {}

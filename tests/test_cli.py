@@ -128,63 +128,6 @@ def test_list_says_what_there_is(capsys, monkeypatch):
     assert "regular:DEGREE" in text
 
 
-@pytest.fixture
-def edges_12(tmp_path):
-    path = tmp_path / "edges.txt"
-    path.write_text("0 1\n0 12\n")
-    return path
-
-
-@pytest.mark.parametrize(
-    ("argv", "message"),
-    [
-        ("--rules nope", "invalid choice: 'nope'"),
-        ("--attackers 10", "one worker must be normal, got 10 attackers of 10 workers"),
-        ("--attackers 4", "krum needs n >= 2f + 3 models, got n=10, f=4"),
-        ("--attackers 5 --rules trimmed-mean", "trimmed_mean needs n >= 2f + 1 models, got n=10, f=5"),
-        ("--epochs 0", "--epochs: needs a whole number, 1 or more, got 0"),
-        ("--epochs ten", "got ten"),
-        ("--lr -1", "--lr: needs a number above 0, got -1"),
-        ("--lr inf", "--lr: needs a number above 0, got inf"),
-        ("--l2 -0.1", "--l2: needs a number of 0 or more, got -0.1"),
-        ("--l2 nan", "--l2: needs a number of 0 or more, got nan"),
-        ("--partition by-subject", "the partition deals rows by subject, but the data have none"),
-        ("--released nonsense", "invalid choice: 'nonsense'"),
-        ("--out {file}", "is a file"),
-        ("--out {file}/below", "Not a directory"),
-        ("--graph {edges}", "worker 12, but the 10 workers are 0 to 9"),
-        ("--graph moebius", "unknown graph 'moebius'"),
-        ("--graph erdos-renyi:0 --rules adaptive", "no path leads from worker 0"),
-        ("--graph ring --rules krum", "worker 0, with 2 neighbours: krum"),
-        ("--data-dir {folder}", "spambase.data: No such file or directory"),
-        ("--data-dir {corrupt}", "is not the published Spambase"),
-        ("--workers 200", "nonuniform needs 20 rows of each class per worker"),
-        ("--device 1", "--device chooses a GPU and needs --gpu"),
-        ("--gpu --device first", "--device: needs a whole number, 0 or more, got first"),
-        ("--no-such-option", "unrecognized arguments: --no-such-option"),
-    ],
-)
-def test_bad_input_is_one_line_status_2_and_nothing_written(
-    argv, message, tmp_path, capsys, edges_12, monkeypatch
-):
-    work, corrupt, file = tmp_path / "work", tmp_path / "corrupt", tmp_path / "file"
-    work.mkdir()
-    corrupt.mkdir()
-    (corrupt / "spambase.data").write_text("1,2,3\n")
-    file.write_text("precious")
-    monkeypatch.chdir(work)
-    argv = argv.format(file=file, edges=edges_12, folder=work, corrupt=corrupt)
-    with pytest.raises(SystemExit) as caught:
-        cli.main("spambase", argv.split())
-    assert caught.value.code == 2
-    said = capsys.readouterr()
-    assert message in said.err
-    assert said.err.count("\n") == 1
-    assert said.out == ""
-    assert list(work.iterdir()) == []
-    assert file.read_text() == "precious"
-
-
 def test_gpu_without_cupy_is_one_line_and_status_2(tmp_path, capsys, monkeypatch):
     monkeypatch.setitem(sys.modules, "cupy", None)
     with pytest.raises(SystemExit) as caught:
@@ -225,6 +168,24 @@ def test_threads_are_the_cores_divided_among_the_runs_at_a_time(tmp_path, monkey
     assert threads_of(tmp_path / "2", "--attacks", "none", "foe", "--jobs", "1") == {4}
     assert threads_of(tmp_path / "3", "--attacks", "none", "foe", "--jobs", "2") == {2}
     assert threads_of(tmp_path / "4", "--attacks", "none", "--threads", "3") == {3}
+
+
+def jobs_of(options, out, monkeypatch):
+    """How many runs at a time, where nothing is computed."""
+    asked = []
+    with monkeypatch.context() as patch:
+        patch.setattr(grid, "run_all", lambda todo, out, jobs, *_: asked.append(jobs) or iter([]))
+        patch.setattr(cli, "show", lambda *_: None)
+        cli.main("spambase", f"--epochs 1 --rules local --out {out} {options}".split())
+    return asked
+
+
+def test_never_more_jobs_than_runs_are_left(tmp_path, monkeypatch):
+    assert jobs_of("--attacks none foe alie --jobs 30", tmp_path, monkeypatch) == [3]
+    assert jobs_of("--attacks none foe alie --jobs 2", tmp_path, monkeypatch) == [2]
+    cli.main("spambase", f"--epochs 1 --rules local --attacks none foe --jobs 1 --out {tmp_path}".split())
+    assert jobs_of("--attacks none foe alie --jobs 30", tmp_path, monkeypatch) == [1]
+    assert jobs_of("--attacks none foe --jobs 30", tmp_path, monkeypatch) == []
 
 
 def test_help_names_every_option_with_a_line(capsys):

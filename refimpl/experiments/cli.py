@@ -3,7 +3,6 @@
 import argparse
 import dataclasses
 import itertools
-import sys
 import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -16,12 +15,13 @@ from refimpl import arrays, graphs
 from refimpl.aggregate import RULES
 from refimpl.attacks import ATTACKS
 from refimpl.experiments import figures, grid, summary, tasks
+from refimpl.experiments.endings import reason, say
 from refimpl.experiments.files import write
-from refimpl.experiments.options import HelpFormatter, Parser, number, parse, parser, whole_number
+from refimpl.experiments.options import HelpFormatter, Parser, folder, number, parse, parser, whole_number
 from refimpl.experiments.paper import ACCURACY, FIGURES
 from refimpl.experiments.tasks import TASKS, Config, Edges
 
-__all__ = ["HelpFormatter", "Parser", "configs", "main", "number", "parser", "whole_number"]
+__all__ = ["HelpFormatter", "Parser", "configs", "folder", "main", "number", "parser", "whole_number"]
 
 
 def main(task: str, argv: list[str] | None = None) -> int:
@@ -31,27 +31,20 @@ def main(task: str, argv: list[str] | None = None) -> int:
     task = args.task  # --dataset may have chosen another
     try:
         runs = prepare(task, args)
-    except OSError as error:
-        p.error(f"{error.filename}: {error.strerror}" if error.filename else str(error))
-    except ValueError as error:
-        p.error(str(error))
+    except (OSError, ValueError, MemoryError) as error:
+        p.error(reason(error))
+    p.need_folder(args.out)
     jobs = args.jobs or (1 if args.gpu else joblib.cpu_count())
-    threads = args.threads or max(1, joblib.cpu_count() // min(jobs, len(runs)))
-    try:
-        results = run_grid(runs, args.out, jobs, args.data_dir, threads)
-    except KeyboardInterrupt:
-        rest = f"interrupted; finished runs are in {args.out}, the same command does the rest"
-        print(f"\n{rest}", file=sys.stderr)
-        return 130
+    results = run_grid(runs, args.out, jobs, args.data_dir, args.threads)
     show(results, TASKS[task].title, args)
-    print(f"It took {duration(time.perf_counter() - start)}", file=sys.stderr)
+    say(f"It took {duration(time.perf_counter() - start)}")
     return 0
 
 
 def prepare(task: str, args: argparse.Namespace) -> list[Config]:
-    """Checks everything that can be checked beforehand and makes the folder for the results; returns the runs.
+    """The runs, after checking everything that can be checked beforehand.
 
-    Raises ValueError or OSError.
+    Raises ValueError, OSError or MemoryError.
     """
     if args.device and not args.gpu:
         raise ValueError("--device chooses a GPU and needs --gpu")
@@ -59,9 +52,6 @@ def prepare(task: str, args: argparse.Namespace) -> list[Config]:
     runs = configs(task, args)
     for config in sorted(runs, key=lambda c: c.seed):  # one seed's data at a time
         tasks.build(config, args.data_dir)
-    if args.out.exists() and not args.out.is_dir():
-        raise ValueError(f"--out needs a folder, but {args.out} is a file")
-    args.out.mkdir(parents=True, exist_ok=True)
     return runs
 
 
@@ -84,16 +74,25 @@ def graph_of(text: str) -> str | Edges:
 
 
 def run_grid(
-    runs: list[Config], out: Path, jobs: int, data_dir: str | None, threads: int
+    runs: list[Config], out: Path, jobs: int, data_dir: str | None, threads: int | None
 ) -> list[dict[str, Any]]:
-    """All results, from files where they are there already, showing progress."""
-    results = [result for config in runs if (result := grid.saved(config, out))]
-    todo = [config for config in runs if not grid.path_of(config, out).exists()]
+    """All results, from files where they are there already, showing progress.
+
+    No more than `jobs` at a time; `threads` of each, or by default the cores divided among them.
+    """
+    found = {config: grid.saved(config, out, data_dir) for config in runs}
+    results = [result for result in found.values() if result]
+    todo = [config for config, result in found.items() if not result]
     if results:
-        print(f"{len(results)} of {several(len(runs), 'run')} are in {out} already", file=sys.stderr)
-    if todo and (total := estimate(todo, data_dir, threads) / min(jobs, len(todo))) > 20:
-        about = f"about {duration(total)} for {several(len(todo), 'run')}, {jobs} at a time"
-        print(about, file=sys.stderr, flush=True)
+        say(f"{len(results)} of {several(len(runs), 'run')} are in {out} already")
+    if old := grid.outdated(out):
+        say(f"{several(old, 'file')} in {out} of another version of the code: not used")
+    if not todo:
+        return results
+    jobs = min(jobs, len(todo))
+    threads = threads or max(1, joblib.cpu_count() // jobs)
+    if (total := estimate(todo, data_dir, threads) / jobs) > 20:
+        say(f"about {duration(total)} for {several(len(todo), 'run')}, {jobs} at a time")
     results.extend(progress(grid.run_all(todo, out, jobs, data_dir, threads), len(todo)))
     return results
 
@@ -131,17 +130,12 @@ def progress(results: Iterable[dict[str, Any]], total: int) -> Iterator[dict[str
     for i, result in enumerate(results, start=1):
         c, worst = result["config"], result["history"]["worst_own"][-1]
         line = f"[{i}/{total}] {c['rule']} {c['attack']} seed {c['seed']}: worst {worst:.2f}"
-        print(f"{line} in {result['seconds']:.1f} s", file=sys.stderr, flush=True)
+        say(f"{line} in {result['seconds']:.1f} s")
         yield result
 
 
 def show(results: list[dict[str, Any]], title: str, args: argparse.Namespace) -> None:
-    """Prints the table; writes it as CSV, and the figure."""
-    seeds = " ".join(map(str, dict.fromkeys(args.seeds)))
-    sizes = f"{args.workers} workers, {several(args.attackers, 'attacker')}, {several(args.epochs, 'epoch')}"
-    print(f"{title}: {sizes}, seed {seeds}")
-    print("Test accuracy of the normal workers, each on its own test split or on the whole.\n")
-    print(summary.text_table(results))
+    """Writes the table as CSV, and the figure; then prints the table, if anyone listens."""
     write(args.out / "table.csv", summary.csv_table(results))
     made = ["a JSON file per run", "table.csv"]
     name = f"figure_{args.figure}" if args.figure else "figure"
@@ -150,5 +144,10 @@ def show(results: list[dict[str, Any]], title: str, args: argparse.Namespace) ->
         figures.figure(results, title, args.out / f"{name}.png", shows)
         made.append(f"{name}.png and .pdf")
     except ImportError:
-        print("no figure: matplotlib is missing, pip install '.[examples]'", file=sys.stderr)
+        say("no figure: matplotlib is missing, pip install '.[examples]'")
+    seeds = " ".join(map(str, dict.fromkeys(args.seeds)))
+    sizes = f"{args.workers} workers, {several(args.attackers, 'attacker')}, {several(args.epochs, 'epoch')}"
+    print(f"{title}: {sizes}, seed {seeds}")
+    print("Test accuracy of the normal workers, each on its own test split or on the whole.\n")
+    print(summary.text_table(results))
     print(f"\nIn {args.out}: {', '.join(made)}")

@@ -1,17 +1,19 @@
 """A grid of runs: in parallel, resumable, one JSON file per run.
 
 A run is named by its `Config`. Its file carries the configuration in full, and in its name a fingerprint of
-the configuration and of the code that computed it: the same command finishes what is missing, while another
-option or an edited rule never reuses a stale result and never overwrites one.
+the configuration, the data and the code: the same command finishes what is missing, while another option, other
+data or an edited rule never reuse a stale result and never overwrite one. A file that is not as it was written
+is set aside.
 """
 
+import contextlib
 import functools
 import json
 import math
 import platform
 import time
 from collections.abc import Iterator
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from importlib.metadata import version
 from pathlib import Path
 from types import ModuleType
@@ -22,10 +24,11 @@ from threadpoolctl import threadpool_limits
 
 import refimpl
 from refimpl import arrays, draws, released, train
-from refimpl.experiments.files import write
-from refimpl.experiments.fingerprint import code_digest, fingerprint
+from refimpl.experiments.endings import end_with_parent, reason, say
+from refimpl.experiments.files import set_aside, write
+from refimpl.experiments.fingerprint import code_digest, fingerprint, sha256
 from refimpl.experiments.tables import Added, added, install
-from refimpl.experiments.tasks import Config, build
+from refimpl.experiments.tasks import Config, build, data_digest
 
 
 def engine(config: Config) -> train.Engine:
@@ -47,6 +50,7 @@ def run(config: Config, data_dir: str | None = None, threads: int = 1) -> dict[s
         result = train.run(setting, test, W, config.seed, config.epochs, engine(config))
     return {
         "config": asdict(config),
+        "data": data_digest(config.task, data_dir),
         "attackers": setting.attackers.tolist(),
         "rounds_per_epoch": draws.rounds_per_epoch(train.sizes(setting), config.batch_size),
         "history": {name: [_number(v) for v in column] for name, column in result.history.items()},
@@ -86,31 +90,68 @@ def seconds(config: Config, data_dir: str | None, threads: int = 1) -> float:
 # --- Files --------------------------------------------------------------------------------------------------
 
 
-def path_of(config: Config, out: Path) -> Path:
+def path_of(config: Config, out: Path, data_dir: str | None = None) -> Path:
     """The run's file: adaptive_alie_seed0_1a2b3c4d.json."""
-    return out / f"{config.rule}_{config.attack}_seed{config.seed}_{fingerprint(config)}.json"
+    digits = fingerprint(config, data_digest(config.task, data_dir))
+    return out / f"{config.rule}_{config.attack}_seed{config.seed}_{digits}.json"
 
 
-def saved(config: Config, out: Path) -> dict[str, Any] | None:
-    """The result of an earlier run, or None."""
-    path = path_of(config, out)
-    return json.loads(path.read_text()) if path.exists() else None
+def saved(config: Config, out: Path, data_dir: str | None = None) -> dict[str, Any] | None:
+    """The result of an earlier run, or None. A file in its place that does not hold it is set aside."""
+    path = path_of(config, out, data_dir)
+    if not path.exists():
+        return None
+    try:
+        result = read(path)
+        if result["config"] | {"device": 0} != json.loads(json.dumps(asdict(replace(config, device=0)))):
+            raise ValueError("it is of another run")
+        if result["data"] != data_digest(config.task, data_dir):
+            raise ValueError("it is of other data")
+    except (OSError, ValueError, RecursionError) as error:  # the last by brackets without end
+        say(f"{path} is not used ({reason(error)}); now {set_aside(path).name}, and computed again")
+        return None
+    return result
+
+
+def read(path: Path) -> dict[str, Any]:
+    """The result in a file. Raises OSError or ValueError unless it is as it was written."""
+    if not path.is_file():  # a pipe would keep us waiting
+        raise ValueError("not a file")
+    result = json.loads(path.read_text(encoding="utf-8"))
+    if not isinstance(result, dict) or result.pop("sha256", None) != seal(result):
+        raise ValueError("not as it was written")
+    return result
+
+
+def seal(result: dict[str, Any]) -> str:
+    """The checksum of all that a repetition of the run would give again."""
+    return sha256({name: value for name, value in result.items() if name != "seconds"})
+
+
+def outdated(out: Path) -> int:
+    """How many results in the folder were computed by another version of the code."""
+    count = 0
+    for path in out.glob("*.json"):
+        with contextlib.suppress(OSError, ValueError, RecursionError):
+            count += read(path)["versions"]["code"] != code_digest()
+    return count
 
 
 def run_to_file(
     config: Config, path: Path, data_dir: str | None, threads: int, entries: Added
 ) -> dict[str, Any]:
     """Runs, writes the file, and returns what it holds. `entries` are those that a user has added."""
+    end_with_parent()
     install(entries)
-    text = json.dumps(run(config, data_dir, threads), indent=1, allow_nan=False)
-    write(path, f"{text}\n")
-    return json.loads(text)
+    result = json.loads(json.dumps(run(config, data_dir, threads), allow_nan=False))
+    write(path, json.dumps(result | {"sha256": seal(result)}, indent=1) + "\n")
+    return result
 
 
 def run_all(
     configs: list[Config], out: Path, jobs: int, data_dir: str | None, threads: int = 1
 ) -> Iterator[dict[str, Any]]:
-    """Runs them, `jobs` at a time, yielding each result as soon as its file is written."""
+    """Runs them, up to `jobs` at a time, yielding each result as soon as its file is written."""
     entries, job = added(), joblib.delayed(run_to_file)
     pool = joblib.Parallel(n_jobs=jobs, return_as="generator_unordered")
-    yield from pool(job(c, path_of(c, out), data_dir, threads, entries) for c in configs)
+    yield from pool(job(c, path_of(c, out, data_dir), data_dir, threads, entries) for c in configs)

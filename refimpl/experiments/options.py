@@ -8,9 +8,12 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NoReturn
 
+from data_loaders.download import one_line
 from data_loaders.partition import PARTITIONS
 from refimpl.aggregate import RULES
 from refimpl.attacks import ATTACKS
+from refimpl.experiments.endings import reason
+from refimpl.experiments.files import make_folder
 from refimpl.experiments.paper import FIGURES, presets
 from refimpl.experiments.tasks import DTYPES, FEATURES, TASKS
 from refimpl.graphs import GRAPHS
@@ -31,7 +34,14 @@ LISTED: dict[str, dict[str, Any]] = {
 class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """One line, status 2."""
-        self.exit(2, f"{self.prog}: {message}\n")
+        self.exit(2, f"{self.prog}: {one_line(message)}\n")
+
+    def need_folder(self, path: Path) -> None:
+        """Makes the folder for what will be computed, or ends now if nothing could be written to it."""
+        try:
+            make_folder(path)
+        except OSError as error:
+            self.error(f"--out needs a folder that can be written to, got {reason(error)}")
 
 
 class HelpFormatter(argparse.HelpFormatter):
@@ -83,14 +93,20 @@ def listing(title: str, table: dict[str, Any]) -> str:
 # --- What an option takes -----------------------------------------------------------------------------------
 
 
-def whole_number(least: int) -> Any:
+def shown(text: str) -> str:
+    """What was typed, as far as it fits in a line."""
+    return (text if len(text) <= 40 else f"{text[:40]}...").strip() or "nothing"
+
+
+def whole_number(least: int, most: int = 10**9) -> Any:
     def parse(text: str) -> int:
         try:
             value = int(text)
         except ValueError:
             value = least - 1
-        if value < least:
-            raise argparse.ArgumentTypeError(f"needs a whole number, {least} or more, got {text}")
+        if not least <= value <= most:
+            needs = f"up to {most}" if value > most else f"{least} or more"
+            raise argparse.ArgumentTypeError(f"needs a whole number, {needs}, got {shown(text)}")
         return value
 
     return parse
@@ -105,10 +121,16 @@ def number(needs: str, low: float, high: float = math.inf, or_low: bool = False)
         except ValueError:
             value = math.nan
         if not (low < value <= high or (or_low and value == low)) or math.isinf(value):
-            raise argparse.ArgumentTypeError(f"needs a number {needs}, got {text}")
+            raise argparse.ArgumentTypeError(f"needs a number {needs}, got {shown(text)}")
         return value
 
     return parse
+
+
+def folder(text: str) -> Path:
+    if not text or not text.isprintable():
+        raise argparse.ArgumentTypeError(f"needs the name of a folder, got {text!r}")
+    return Path(text)
 
 
 # --- The options --------------------------------------------------------------------------------------------
@@ -164,8 +186,8 @@ def what_to_run(group: Any, task: str) -> None:
     if figures := FIGURES.get(task):
         every = f"of the paper, with all that it needs: {', '.join(figures)}"
         choice(group, "--figure", figures, every)
-    add("--repeats", type=whole_number(1), metavar="R", help="seeds 0 to R - 1; shows 95 %% intervals")
-    add("--seeds", nargs="+", type=whole_number(0), default=[0], metavar="K", help="one or more")
+    add("--repeats", type=whole_number(1, 1000), metavar="R", help="seeds 0 to R - 1; shows 95 %% intervals")
+    add("--seeds", nargs="+", type=whole_number(0, 2**63 - 1), default=[0], metavar="K", help="one or more")
     add("--epochs", type=whole_number(1), metavar="T", help="passes over the local data")
 
 
@@ -203,7 +225,7 @@ def machine(group: Any) -> None:
     add("--jobs", type=whole_number(1), metavar="J", help="runs at a time (one per core; 1 with --gpu)")
     add(
         "--threads",
-        type=whole_number(1),
+        type=whole_number(1, 1000),
         metavar="K",
         help="of a run (the cores, shared by the runs under way)",
     )
@@ -211,7 +233,12 @@ def machine(group: Any) -> None:
 
 def output(group: Any, task: str) -> None:
     add = group.add_argument
-    add("--out", type=Path, metavar="FOLDER", default=Path("results") / task, help="for the results")
-    add("--data-dir", metavar="FOLDER", help="with the data (as shipped, or fetched once)")
+    add("--out", type=folder, metavar="FOLDER", default=Path("results") / task, help="for the results")
+    add(
+        "--data-dir",
+        type=lambda text: str(folder(text)),
+        metavar="FOLDER",
+        help="with the data (as shipped, or fetched once)",
+    )
     add("--list", action=List, nargs=0, help="what each rule, attack, graph, ... is")
     add("-h", "--help", action="help", help="this text")

@@ -1,6 +1,7 @@
 """The paper's experiments, and the way from a configuration to the arrays of a run."""
 
 import functools
+import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from types import ModuleType
@@ -172,6 +173,8 @@ def build(config: Config, data_dir: str | None = None, xp: ModuleType = np) -> t
     if not 0 <= count < c.workers:
         raise ValueError(f"one worker must be normal, got {count} attackers of {c.workers} workers")
     X, y, test = local_data(c, data_dir)
+    if c.batch_size > y.shape[1]:
+        raise ValueError(f"a worker has at most {y.shape[1]} rows to train on, got a batch of {c.batch_size}")
     setting = Setting(
         model=model,
         X=xp.asarray(X.astype(c.dtype, copy=False)),
@@ -232,6 +235,21 @@ def build_data(
 @functools.lru_cache(maxsize=1)
 def _load(load: Callable[[str | None], Dataset], data_dir: str | None) -> Dataset:
     return load(data_dir)
+
+
+def data_digest(task: str, data_dir: str | None) -> str:
+    """Sixteen hexadecimal digits of the task's data."""
+    return _digest(TASKS[task].load, data_dir)
+
+
+@functools.lru_cache(maxsize=1)
+def _digest(load: Callable[[str | None], Dataset], data_dir: str | None) -> str:
+    digest = hashlib.sha256()
+    for array in _load(load, data_dir):
+        if array is not None:
+            digest.update(f"{array.dtype} {array.shape}".encode())
+            digest.update(np.ascontiguousarray(array))
+    return digest.hexdigest()[:16]
 
 
 def own_rows(data: Dataset, test_parts: Parts) -> HeldOut:
