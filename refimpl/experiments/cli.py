@@ -4,13 +4,11 @@ import argparse
 import dataclasses
 import itertools
 import time
-from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 import joblib
 
-from data_loaders.download import progress_bar
 from refimpl import arrays, graphs
 from refimpl.aggregate import RULES
 from refimpl.attacks import ATTACKS
@@ -19,6 +17,7 @@ from refimpl.experiments.endings import reason, say
 from refimpl.experiments.files import write
 from refimpl.experiments.options import HelpFormatter, Parser, folder, number, parse, parser, whole_number
 from refimpl.experiments.paper import ACCURACY, FIGURES
+from refimpl.experiments.progress import Board, duration, several, shown
 from refimpl.experiments.tasks import TASKS, Config, Edges
 
 __all__ = ["HelpFormatter", "Parser", "configs", "folder", "main", "number", "parser", "whole_number"]
@@ -33,8 +32,11 @@ def main(task: str, argv: list[str] | None = None) -> int:
         runs = prepare(task, args)
     except (OSError, ValueError, MemoryError) as error:
         p.error(reason(error))
-    p.need_folder(args.out)
     jobs = args.jobs or (1 if args.gpu else joblib.cpu_count())
+    if args.dry_run:
+        plan(runs, args.out, jobs, args.data_dir, args.threads)
+        return 0
+    p.need_folder(args.out)
     results = run_grid(runs, args.out, jobs, args.data_dir, args.threads)
     show(results, TASKS[task].title, args)
     say(f"It took {duration(time.perf_counter() - start)}")
@@ -91,47 +93,38 @@ def run_grid(
         return results
     jobs = min(jobs, len(todo))
     threads = threads or max(1, joblib.cpu_count() // jobs)
-    if (total := estimate(todo, data_dir, threads) / jobs) > 20:
+    seconds = estimates(todo, data_dir, threads)
+    if (total := sum(seconds.values()) / jobs) > 20:
         say(f"about {duration(total)} for {several(len(todo), 'run')}, {jobs} at a time")
-    results.extend(progress(grid.run_all(todo, out, jobs, data_dir, threads), len(todo)))
+    board = Board({grid.path_of(config, out, data_dir): seconds[config] for config in todo})
+    results.extend(shown(grid.run_all(todo, out, jobs, data_dir, threads), board))
     return results
 
 
-def several(count: int, what: str) -> str:
-    """ "1 run", "2 runs"."""
-    return f"{count} {what}" if count == 1 else f"{count} {what}s"
+def plan(runs: list[Config], out: Path, jobs: int, data_dir: str | None, threads: int | None) -> None:
+    """What --dry-run prints: the runs by rule, and how long what is missing would take."""
+    todo = [config for config in runs if not grid.path_of(config, out, data_dir).exists()]
+    jobs = max(1, min(jobs, len(todo)))
+    seconds = estimates(todo, data_dir, threads or max(1, joblib.cpu_count() // jobs))
+    for rule in dict.fromkeys(config.rule for config in runs):
+        attacks = " ".join(dict.fromkeys(c.attack for c in runs if c.rule == rule))
+        missing = [config for config in todo if config.rule == rule]
+        rest = f"{len(missing)} to run, {duration(sum(seconds[c] for c in missing))} of work"
+        print(f"{rule:16}{attacks}: {rest if missing else 'all there'}")
+    left = duration(sum(seconds.values()) / jobs)
+    print(f"{len(todo)} of {several(len(runs), 'run')} to do, about {left} at {jobs} at a time")
 
 
-def duration(seconds: float) -> str:
-    """In the largest unit of which it is more than one and a half."""
-    unit, name = (3600, "hour") if seconds > 5400 else (60, "minute") if seconds > 90 else (1, "second")
-    return several(round(seconds / unit), name)
-
-
-def estimate(todo: list[Config], data_dir: str | None, threads: int) -> float:
-    """Seconds of work in all, from one timed run of each kind.
+def estimates(todo: list[Config], data_dir: str | None, threads: int) -> dict[Config, float]:
+    """Seconds of each run, from one timed run of each kind.
 
     Rules that score models cost much more than others, and without attackers more workers score.
     """
     kinds: dict[tuple[bool, bool], list[Config]] = {}
     for config in todo:
         kinds.setdefault((RULES[config.rule].scores, ATTACKS[config.attack].lies), []).append(config)
-    return sum(len(kind) * grid.seconds(kind[0], data_dir, threads) for kind in kinds.values())
-
-
-def progress(results: Iterable[dict[str, Any]], total: int) -> Iterator[dict[str, Any]]:
-    """Passes the results through, with a bar on a terminal and a line each elsewhere."""
-    if bar := progress_bar(total=total, unit="run"):
-        with bar:
-            for result in results:
-                bar.update()
-                yield result
-        return
-    for i, result in enumerate(results, start=1):
-        c, worst = result["config"], result["history"]["worst_own"][-1]
-        line = f"[{i}/{total}] {c['rule']} {c['attack']} seed {c['seed']}: worst {worst:.2f}"
-        say(f"{line} in {result['seconds']:.1f} s")
-        yield result
+    timed = {kind: grid.seconds(some[0], data_dir, threads) for kind, some in kinds.items()}
+    return {config: timed[kind] for kind, some in kinds.items() for config in some}
 
 
 def show(results: list[dict[str, Any]], title: str, args: argparse.Namespace) -> None:

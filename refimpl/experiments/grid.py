@@ -12,7 +12,7 @@ import json
 import math
 import platform
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, replace
 from importlib.metadata import version
 from pathlib import Path
@@ -24,6 +24,7 @@ from threadpoolctl import threadpool_limits
 
 import refimpl
 from refimpl import arrays, draws, released, train
+from refimpl.experiments import checkpoints, progress
 from refimpl.experiments.endings import end_with_parent, reason, say
 from refimpl.experiments.files import set_aside, write
 from refimpl.experiments.fingerprint import code_digest, fingerprint, sha256
@@ -38,21 +39,25 @@ def engine(config: Config) -> train.Engine:
     return train.plain if config.plain else train.fast
 
 
-def run(config: Config, data_dir: str | None = None, threads: int = 1) -> dict[str, Any]:
-    """One run, as its file holds it.
+def run(
+    config: Config, data_dir: str | None = None, threads: int = 1, path: Path | None = None
+) -> dict[str, Any]:
+    """One run, as its file holds it. If `path` is that file, it goes on from the checkpoint beside it.
 
     How many threads a matrix product has decides no more than rounding.
     """
     start = time.perf_counter()
     xp = arrays.choose(config.gpu, config.device)
     setting, test, W = build(config, data_dir, xp)
+    rounds = draws.rounds_per_epoch(train.sizes(setting), config.batch_size)
     with threadpool_limits(threads):
-        result = train.run(setting, test, W, config.seed, config.epochs, engine(config))
+        more = watched(path, config.epochs * rounds, xp) if path else ()
+        result = train.run(setting, test, W, config.seed, config.epochs, engine(config), *more)
     return {
         "config": asdict(config),
         "data": data_digest(config.task, data_dir),
         "attackers": setting.attackers.tolist(),
-        "rounds_per_epoch": draws.rounds_per_epoch(train.sizes(setting), config.batch_size),
+        "rounds_per_epoch": rounds,
         "history": {name: [_number(v) for v in column] for name, column in result.history.items()},
         "weights": None if result.weights is None else result.weights.tolist(),
         "weights_at": {str(epoch): C.tolist() for epoch, C in result.weights_at.items()},
@@ -61,6 +66,18 @@ def run(config: Config, data_dir: str | None = None, threads: int = 1) -> dict[s
         "threads": threads,
         "seconds": time.perf_counter() - start,
     }
+
+
+def watched(path: Path, rounds: int, xp: ModuleType) -> tuple[train.Progress | None, Callable[[Any], None]]:
+    """Where the run was when it was stopped, and what to do after a round: keep that, tell how far it is."""
+    keep = checkpoints.keeper(checkpoints.path_of(path))
+    tell = progress.reporter(progress.path_of(path), rounds)
+
+    def after_round(where: Callable[[], train.Progress]) -> None:
+        keep(where)
+        tell(where)
+
+    return checkpoints.load(checkpoints.path_of(path), xp), after_round
 
 
 def _number(value: float) -> float | None:
@@ -139,19 +156,21 @@ def outdated(out: Path) -> int:
 
 def run_to_file(
     config: Config, path: Path, data_dir: str | None, threads: int, entries: Added
-) -> dict[str, Any]:
-    """Runs, writes the file, and returns what it holds. `entries` are those that a user has added."""
+) -> tuple[Path, dict[str, Any]]:
+    """Runs, writes the file, and returns it with what it holds. `entries` are those that a user has added."""
     end_with_parent()
     install(entries)
-    result = json.loads(json.dumps(run(config, data_dir, threads), allow_nan=False))
+    result = json.loads(json.dumps(run(config, data_dir, threads, path), allow_nan=False))
     write(path, json.dumps(result | {"sha256": seal(result)}, indent=1) + "\n")
-    return result
+    for beside in (checkpoints.path_of(path), progress.path_of(path)):
+        beside.unlink(missing_ok=True)
+    return path, result
 
 
 def run_all(
     configs: list[Config], out: Path, jobs: int, data_dir: str | None, threads: int = 1
-) -> Iterator[dict[str, Any]]:
-    """Runs them, up to `jobs` at a time, yielding each result as soon as its file is written."""
+) -> Iterator[tuple[Path, dict[str, Any]]]:
+    """Runs them, up to `jobs` at a time, yielding each file with its result as soon as it is written."""
     entries, job = added(), joblib.delayed(run_to_file)
     pool = joblib.Parallel(n_jobs=jobs, return_as="generator_unordered")
     yield from pool(job(c, path_of(c, out, data_dir), data_dir, threads, entries) for c in configs)

@@ -240,5 +240,6 @@ def output(group: Any, task: str) -> None:
         metavar="FOLDER",
         help="with the data (as shipped, or fetched once)",
     )
+    add("--dry-run", action="store_true", help="print the runs and how long they would take")
     add("--list", action=List, nargs=0, help="what each rule, attack, graph, ... is")
     add("-h", "--help", action="help", help="this text")
