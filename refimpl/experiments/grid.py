@@ -156,21 +156,21 @@ def outdated(out: Path) -> int:
 
 def run_to_file(
     config: Config, path: Path, data_dir: str | None, threads: int, entries: Added
-) -> tuple[Path, dict[str, Any]]:
-    """Runs, writes the file, and returns it with what it holds. `entries` are those that a user has added."""
+) -> dict[str, Any]:
+    """Runs, writes the file, and returns what it holds. `entries` are those that a user has added."""
     end_with_parent()
     install(entries)
     result = json.loads(json.dumps(run(config, data_dir, threads, path), allow_nan=False))
     write(path, json.dumps(result | {"sha256": seal(result)}, indent=1) + "\n")
     for beside in (checkpoints.path_of(path), progress.path_of(path)):
         beside.unlink(missing_ok=True)
-    return path, result
+    return result
 
 
 def run_all(
     configs: list[Config], out: Path, jobs: int, data_dir: str | None, threads: int = 1
-) -> Iterator[tuple[Path, dict[str, Any]]]:
-    """Runs them, up to `jobs` at a time, yielding each file with its result as soon as it is written."""
+) -> Iterator[dict[str, Any]]:
+    """Runs them, up to `jobs` at a time, yielding each result as soon as its file is written."""
     entries, job = added(), joblib.delayed(run_to_file)
     pool = joblib.Parallel(n_jobs=jobs, return_as="generator_unordered")
     yield from pool(job(c, path_of(c, out, data_dir), data_dir, threads, entries) for c in configs)

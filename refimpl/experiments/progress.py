@@ -25,6 +25,11 @@ def path_of(result: Path) -> Path:
     return result.with_name(f".{result.stem}.progress")
 
 
+def name_of(result: Path) -> str:
+    """The file's name without its fingerprint."""
+    return result.stem.rpartition("_")[0]
+
+
 def reporter(path: Path, rounds: int) -> Callable[[Callable[[], train.Progress]], None]:
     """A function for `train.run` to call after a round: about once a second it writes how far the run is."""
     last = time.monotonic()
@@ -51,6 +56,10 @@ class Board:
         for path in work:
             path_of(path).unlink(missing_ok=True)  # of a command that was stopped
 
+    def finish(self, name: str) -> None:
+        """By the name of the run's file without its fingerprint: adaptive_alie_seed0."""
+        self.finished |= {path for path in self.work if name_of(path) == name}
+
     def running(self) -> dict[Path, dict[str, Any]]:
         """What the runs under way have written, by the file of their result."""
         found = {}
@@ -75,21 +84,21 @@ class Board:
         runs = [f"{len(self.finished)} of {several(len(self.work), 'run')} done"]
         for path, now in sorted(self.running().items()):
             worst = "" if now["worst"] is None else f", worst {now['worst']:.2f}"
-            runs.append(f"{path.stem.rpartition('_')[0]}: epoch {now['epoch'] + 1}{worst}")
+            runs.append(f"{name_of(path)}: epoch {now['epoch'] + 1}{worst}")
         return "; ".join([*runs, f"about {duration(self.left())} left"])
 
 
-def shown(results: Iterable[tuple[Path, dict[str, Any]]], board: Board) -> Iterator[dict[str, Any]]:
+def shown(results: Iterable[dict[str, Any]], board: Board) -> Iterator[dict[str, Any]]:
     """Passes results through: on a terminal with a bar that moves, else with lines, one a minute at least."""
-    bar = progress_bar(total=1.0, bar_format="{percentage:3.0f}% |{bar:20}| {postfix}")
+    bar = progress_bar(total=1.0, bar_format="{percentage:3.0f}% |{bar:20}| {desc}")
     over = threading.Event()
     watcher = threading.Thread(target=watch, args=[board, bar, over], daemon=True)
     watcher.start()
     try:
-        for path, result in results:
-            board.finished.add(path)
+        for result in results:
+            c, worst = result["config"], result["history"]["worst_own"][-1]
+            board.finish(f"{c['rule']}_{c['attack']}_seed{c['seed']}")
             if bar is None:
-                c, worst = result["config"], result["history"]["worst_own"][-1]
                 line = f"[{len(board.finished)}/{len(board.work)}] {c['rule']} {c['attack']} seed {c['seed']}"
                 say(f"{line}: worst {worst:.2f} in {result['seconds']:.1f} s")
             yield result
@@ -107,7 +116,7 @@ def watch(board: Board, bar: Any, over: threading.Event) -> None:
             say(board.line())
         else:
             bar.n = board.share()
-            bar.set_postfix_str(board.line())
+            bar.set_description_str(board.line())
 
 
 def several(count: int, what: str) -> str:
