@@ -136,7 +136,9 @@ SPAMBASE = {
     "trimmed_mean needs n >= 2f + 1 models, got n=10, f=5": ["--attackers 5 --rules trimmed-mean"],
     "trimmed_mean needs n >= 2f + 1 models, got n=3, f=3": ["--graph ring --rules trimmed-mean"],
     "the partition deals rows by subject, but the data have none": ["--partition by-subject"],
-    "label-pairs needs 10 workers and the labels 0 to 9, got 10 and [0, 1]": [f"{SOME} --partition label-pairs"],
+    "label-pairs needs 10 workers and the labels 0 to 9, got 10 and [0, 1]": [
+        f"{SOME} --partition label-pairs"
+    ],
     "nonuniform needs 20 rows of each class per worker": ["--workers 200", f"{SOME} --workers 4601"],
     "two-labels needs more rows": [f"{SOME} --partition two-labels --workers 4601"],
     "shards needs at least one row per shard": [f"{SOME} --partition shards --workers 4601"],
@@ -194,7 +196,10 @@ SPAMBASE = {
     ],
     "spambase.data: Not a directory": [f"{SOME} --data-dir {{file}}"],
     "is not the published Spambase": [f"{SOME} --data-dir {{corrupt}}"],
-    "spambase.data needs to be a regular file": [f"{SOME} --data-dir {{pipe}}", f"{SOME} --data-dir {{folder}}"],
+    "spambase.data needs to be a regular file": [
+        f"{SOME} --data-dir {{pipe}}",
+        f"{SOME} --data-dir {{folder}}",
+    ],
 }
 OTHERS = {
     "har": {
