@@ -101,7 +101,8 @@ def _receive(url: str, part: Path, limit: int, timeout: float) -> None:
 
     def work() -> None:
         try:
-            done.set_result(_copy(url, part, limit, timeout))
+            _copy(url, part, limit, timeout)
+            done.set_result(None)
         except BaseException as error:
             done.set_exception(error)
 

@@ -213,7 +213,7 @@ def by_round(ax: "Axes", results: dict[str, np.ndarray], limit: float) -> None:
 
 
 def main(argv: list[str] | None = None) -> int:
-    """The table, then the picture; the exit status."""
+    """Draws the picture, then prints the table; the exit status."""
     p = Parser(
         prog="convex_toy.py",
         description="Theorem 1 on a toy: a table of optimality gaps, and a picture of how they come about.",
@@ -229,15 +229,15 @@ def main(argv: list[str] | None = None) -> int:
     p.need_folder(args.out)
     results = {(rule, a): gaps(rule, a, args.attackers, args.seed) for rule in RULES for a in ATTACKS}
     limit = bound(problem(args.seed)[0])
-    path: Path | None = args.out / "convex_toy.png"
+    path, drawn = args.out / "convex_toy.png", True
     try:
         picture(results, args.attack, args.attackers, args.seed, path)
     except ImportError:
-        path = None
+        drawn = False
     print(f"{args.attackers} of {N} workers are adversarial. Optimality gap of the worst normal worker,")
     print(f"mean of {RUNS} runs and rounds {ROUNDS // 2} to {ROUNDS}; * is above the bound of Theorem 1.\n")
     print(table(results, limit))
-    if path:
+    if drawn:
         print(f"\nThe picture is {path}")
     else:
         print("no picture: matplotlib is missing, pip install '.[examples]'", file=sys.stderr)

@@ -103,6 +103,19 @@ def test_the_exponent_is_the_slope_of_the_larger_half(monkeypatch):
     assert scale.exponent([1, 2, 4, 8], [7, 7, 3 * 4**1.5, 3 * 8**1.5]) == pytest.approx(1.5)
 
 
+@pytest.mark.parametrize("name", ["rounds", "rules", "scale"])
+@pytest.mark.parametrize("out", ["", __file__])
+def test_a_folder_that_cannot_be_is_refused_before_measuring(name, out, capsys, monkeypatch):
+    script = load(name, monkeypatch)
+    monkeypatch.setattr(script.common, "take_turns", lambda *_: pytest.fail("measured"))
+    with pytest.raises(SystemExit) as caught:
+        script.main(["--out", out])
+    assert caught.value.code == 2
+    said = capsys.readouterr()
+    assert (said.out, said.err.count("\n")) == ("", 1)
+    assert "--out" in said.err
+
+
 def test_gpu_adds_a_column(tmp_path, capsys, monkeypatch, xp):
     options = ["--gpu", "--tasks", "spambase", "--rounds", "1", "--threads", "1", "--out", str(tmp_path)]
     assert load("rounds", monkeypatch).main(options) == 0

@@ -89,6 +89,26 @@ def test_distances_of_whole_numbers_are_whole(products):
         assert_array_equal(distances.squared_distances(W), ((W[:, None] - W) ** 2).sum(axis=-1))
 
 
+@both
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int16", "float16", "bool"])
+def test_narrow_numbers_are_taken_as_float64(products, dtype):
+    """In their own type differences wrap around, squares overflow, or booleans have none."""
+    rng = np.random.default_rng(0)
+    W = rng.integers(0, 2, (7, 50)) if dtype == "bool" else rng.integers(0, 128, (7, 50))
+    exact = ((W[:, None] - W) ** 2).sum(axis=-1)
+    narrow = W.astype(dtype)
+    with distances_by(products):
+        for module in (aggregate, distances):
+            assert module.squared_distances(narrow).dtype == "float64"
+            assert_allclose(module.squared_distances(narrow), exact, rtol=1e-9)
+            for chosen, expected in (
+                (module.krum(narrow, 2), aggregate.krum(W.astype("float64"), 2)),
+                (module.medoid(narrow), aggregate.medoid(W.astype("float64"))),
+            ):
+                assert chosen.dtype == dtype
+                assert_array_equal(chosen, expected)
+
+
 @pytest.mark.parametrize("floats", [0, 50, 1000])
 def test_a_few_coordinates_at_a_time_change_nothing(floats, monkeypatch):
     W = np.random.default_rng(0).normal(size=(3, 5, 40))

@@ -19,6 +19,14 @@ def test_a_stream_that_nobody_named_is_an_error():
         draws.stream(0, "weather")
 
 
+@pytest.mark.parametrize("seed", [None, -1, 0.5, "1"])
+def test_a_seed_is_a_whole_number(seed):
+    """None would give other numbers every time."""
+    with pytest.raises(ValueError, match=f"needs a whole number as seed, 0 or more, got {seed!r}"):
+        draws.stream(seed, "init")
+    draws.stream(np.int64(3), "init")
+
+
 def test_published_streams_keep_their_numbers():
     """A new purpose is appended; anything else would change every published result."""
     assert draws.STREAMS[:6] == ("partition", "init", "batches", "attackers", "attack", "graph")

@@ -47,7 +47,7 @@ sys.exit(ended(command))
 
 
 def run_script(tmp_path, redirection):
-    """Under a shell; the status of the script, what came on stdout and stderr, and whether it reached its end."""
+    """Under a shell: the script's status, what came on stdout and on stderr, and whether it reached its end."""
     (tmp_path / "script.py").write_text(SCRIPT)
     command = f"({sys.executable} script.py end; echo $? > status) {redirection}"
     done = subprocess.run(["bash", "-c", command], cwd=tmp_path, capture_output=True, text=True, timeout=60)
@@ -343,11 +343,10 @@ def test_what_is_set_aside_twice_is_kept_twice(tmp_path):
 def test_a_file_that_cannot_be_read_is_set_aside(finished, tmp_path, monkeypatch, capsys):
     out = tmp_path / "out"
     shutil.copytree(finished, out)
-    config = next(c for c in cli.configs("spambase", cli.parser("spambase").parse_args([*QUICK.split(), "x"])))
+    config = cli.configs("spambase", cli.parser("spambase").parse_args([*QUICK.split(), "out"]))[0]
     path = grid.path_of(config, out)
-    monkeypatch.setattr(
-        Path, "read_text", raising(PermissionError(errno.EACCES, "Permission denied", str(path)))
-    )
+    denied = PermissionError(errno.EACCES, "Permission denied", str(path))
+    monkeypatch.setattr(Path, "read_text", raising(denied))
     assert grid.saved(config, out) is None
     assert f"{path} is not used ({path}: Permission denied); now" in capsys.readouterr().err
     assert not path.exists()
@@ -384,11 +383,8 @@ def test_a_result_that_arrives_meanwhile_is_not_lost(finished, tmp_path, monkeyp
 
 @pytest.mark.slow
 def test_two_identical_commands_at_once(tmp_path):
-    command = [
-        sys.executable,
-        str(EXAMPLE),
-        *["--epochs", "1", "--jobs", "1", "--rules", "local", "median", "--out", "out"],
-    ]
+    options = "--epochs 1 --jobs 1 --rules local median --out out"
+    command = [sys.executable, str(EXAMPLE), *options.split()]
     both = [subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, text=True) for _ in range(2)]
     tables = [process.communicate(timeout=120)[0] for process in both]
     assert [process.returncode for process in both] == [0, 0]

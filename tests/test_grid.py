@@ -101,14 +101,12 @@ def folders(monkeypatch):
 
 
 def test_two_data_folders_are_two_results(folders, tmp_path):
-    paths = [grid.path_of(config(), tmp_path, folder) for folder in ("first", "second")]
-    assert paths[0] != paths[1]
-    assert grid.path_of(config(), tmp_path, "first") == paths[0]
-    first = grid.run_to_file(
-        config(epochs=1), grid.path_of(config(epochs=1), tmp_path, "first"), "first", 1, {}
-    )
-    assert grid.saved(config(epochs=1), tmp_path, "first") == first
-    assert grid.saved(config(epochs=1), tmp_path, "second") is None
+    c = config(epochs=1)
+    paths = [grid.path_of(c, tmp_path, folder) for folder in ("first", "second", "first")]
+    assert paths[0] == paths[2] != paths[1]
+    first = grid.run_to_file(c, paths[0], "first", 1, {})
+    assert grid.saved(c, tmp_path, "first") == first
+    assert grid.saved(c, tmp_path, "second") is None
     assert first["data"] == tasks.data_digest("spambase", "first") != tasks.data_digest("spambase", "second")
 
 

@@ -126,11 +126,45 @@ def test_cooperation_helps_on_this_problem():
             r"worker 2, with 1 neighbours: trimmed_mean needs n >= 2f \+ 1 models, got n=2, f=1",
         ),
         ({"graph": graphs.from_edges(7, [(0, 1)])}, "no path leads from worker 0 to worker 2"),
+        ({"risk": None}, "unknown risk None, choose from local, batch"),
+        ({"graph": ~np.eye(7, dtype=bool)}, "the graph must be symmetric, and every worker its own neighbour"),
+        ({"graph": np.triu(graphs.complete(7))}, "the graph must be symmetric"),
     ],
 )
 def test_a_setting_that_cannot_be_trained_is_refused(options, message):
     with pytest.raises(ValueError, match=message):
         run(setting(**options), 1)
+
+
+@pytest.mark.parametrize(
+    ("worker", "label", "message"),
+    [
+        (3, -1, "every worker needs a row to train on, got none for worker 3"),
+        (2, 2, "labels must be 0 to 1, or -1 for padding, got -1 to 2"),
+        (2, -2, "labels must be 0 to 1, or -1 for padding, got -2 to 1"),
+    ],
+)
+def test_labels_that_are_no_classes_are_refused(worker, label, message):
+    s = setting()
+    y = s.y.copy()
+    y[worker] = label if label == -1 else np.where(y[worker] == 1, label, y[worker])
+    test = held_out(local_data())
+    with pytest.raises(ValueError, match=message):
+        train.run(s._replace(y=y), test, initial(), seed=0, epochs=1)
+
+
+@pytest.mark.parametrize("epochs", [0, -1, 0.5, 1.0, "1", None])
+def test_epochs_are_a_whole_number(epochs):
+    """Half an epoch would never end."""
+    with pytest.raises(ValueError, match=f"needs a whole number of epochs, 1 or more, got {epochs!r}"):
+        run(setting(), epochs)
+    assert len(run(setting(), np.int64(1)).history["worst_own"]) == 1
+
+
+def test_every_worker_needs_a_row_to_be_tested_on():
+    test = held_out(local_data())
+    with pytest.raises(ValueError, match="every worker needs a row of its own to be tested on"):
+        train.run(setting(), test._replace(own=test.own & False), initial(), seed=0, epochs=1)
 
 
 def test_whom_the_normal_workers_listen_to():

@@ -1,4 +1,4 @@
-"""How a command ends: by itself, by a signal, into a closed pipe, on a full disk; its worker processes with it."""
+"""How a command ends, and its worker processes with it: by a signal, into a closed pipe, on a full disk."""
 
 import contextlib
 import functools
@@ -39,8 +39,9 @@ def ended(command: Callable[[], int], interrupted: str = "interrupted") -> int:
 
 def reason(error: BaseException) -> str:
     """What went wrong, in one line, with the file's name if it is about one."""
-    named = isinstance(error, OSError) and error.filename is not None
-    text = f"{error.filename}: {error.strerror}" if named else str(error)
+    text = str(error)
+    if isinstance(error, OSError) and error.filename is not None:
+        text = f"{error.filename}: {error.strerror}"
     return " ".join(text.split()) or type(error).__name__
 
 

@@ -234,12 +234,8 @@ def machine(group: Any) -> None:
 def output(group: Any, task: str) -> None:
     add = group.add_argument
     add("--out", type=folder, metavar="FOLDER", default=Path("results") / task, help="for the results")
-    add(
-        "--data-dir",
-        type=lambda text: str(folder(text)),
-        metavar="FOLDER",
-        help="with the data (as shipped, or fetched once)",
-    )
+    text_of = lambda text: str(folder(text))
+    add("--data-dir", type=text_of, metavar="FOLDER", help="with the data (as shipped, or fetched once)")
     add("--dry-run", action="store_true", help="print the runs and how long they would take")
     add("--list", action=List, nargs=0, help="what each rule, attack, graph, ... is")
     add("-h", "--help", action="help", help="this text")

@@ -248,7 +248,7 @@ def _digest(load: Callable[[str | None], Dataset], data_dir: str | None) -> str:
     for array in _load(load, data_dir):
         if array is not None:
             digest.update(f"{array.dtype} {array.shape}".encode())
-            digest.update(np.ascontiguousarray(array))
+            digest.update(np.ascontiguousarray(array).data)
     return digest.hexdigest()[:16]
 
 
