@@ -200,9 +200,7 @@ ATTACKS = {  # (own model, all attackers' models, honest models, the worker's si
     "sign-flip": lambda own, corrupted, honest, signals: sign_flip(own),
     "arbitrary": lambda own, corrupted, honest, signals: arbitrary(own, signals),
     "foe": lambda own, corrupted, honest, signals: fall_of_empires(honest),
-    "alie": lambda own, corrupted, honest, signals: a_little_is_enough(
-        honest, majority_z(corrupted, honest)
-    ),
+    "alie": lambda own, corrupted, honest, signals: a_little_is_enough(honest, majority_z(corrupted, honest)),
     "alie-corrupted": lambda own, corrupted, honest, signals: a_little_is_enough(
         corrupted, majority_z(corrupted, honest)
     ),

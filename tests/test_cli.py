@@ -1,3 +1,4 @@
+import dataclasses
 import functools
 import json
 import os
@@ -63,6 +64,28 @@ def test_options_reach_the_configuration(tmp_path):
     assert (c.partition, c.features, c.dtype, c.gpu) == ("iid", "raw", "float32", False)
     assert (c.l2, c.plain) == (0.25, True)
     assert c.graph[:3] == ((1, 0), (2, 0), (2, 1))
+
+
+def test_every_option_was_another_than_the_default():
+    """But for the task, and the GPU, which has tests of its own."""
+    argv = "--rules krum --attacks foe --workers 6 --attackers 1 --epochs 3 --seeds 4 --risk batch --plain"
+    argv += " --smoothing 0.5 --optimizer adam --lr 0.1 --batch-size 7 --partition iid --features raw"
+    argv += " --dtype float32 --l2 0.25 --graph ring"
+    (c,), default = configs(argv), configs("")[0]
+    fields = [field.name for field in dataclasses.fields(c)]
+    assert [name for name in fields if getattr(c, name) == getattr(default, name)] == ["task", "gpu", "device"]
+
+
+@pytest.mark.parametrize("text", ["0", "-1", "abc", "", "nan", "inf"])
+def test_a_learning_rate_is_a_number_above_0(text):
+    with pytest.raises(SystemExit) as caught:
+        cli.parser("spambase").parse_args([f"--lr={text}"])
+    assert caught.value.code == 2
+    assert cli.parser("spambase").parse_args(["--lr=1e-9"]).lr == 1e-9
+
+
+def test_a_seed_named_twice_is_one_run():
+    assert [c.seed for c in configs("--rules adaptive --attacks foe --seeds 0 0 1 0")] == [0, 1]
 
 
 def test_no_options_is_the_whole_grid():
@@ -142,6 +165,8 @@ def edges_12(tmp_path):
         ("--attackers 5 --rules trimmed-mean", "trimmed_mean needs n >= 2f + 1 models, got n=10, f=5"),
         ("--epochs 0", "--epochs: needs a whole number, 1 or more, got 0"),
         ("--epochs ten", "got ten"),
+        ("--lr 0", "--lr: needs a number above 0, got 0"),
+        ("--lr abc", "--lr: needs a number above 0, got abc"),
         ("--lr -1", "--lr: needs a number above 0, got -1"),
         ("--lr inf", "--lr: needs a number above 0, got inf"),
         ("--l2 -0.1", "--l2: needs a number of 0 or more, got -0.1"),

@@ -53,6 +53,15 @@ def test_the_table_marks_lost_models():
     assert "NaN or infinite" in text
 
 
+def test_two_seeds_of_which_one_is_lost_are_marked_and_counted():
+    """Whichever of the two it is."""
+    for lost in ((0, 2), (2, 0)):
+        runs = [result("average", "foe", seed, 0.5, n) for seed, n in enumerate(lost)]
+        (row,) = csv.DictReader(io.StringIO(report.csv_table(runs)))
+        assert (row["seeds"], row["not_finite"]) == ("2", "2")
+        assert report.text_table(runs).splitlines()[2].endswith("0.50 0.55*")
+
+
 def test_the_csv_holds_the_same_numbers_unrounded():
     rows = list(csv.DictReader(io.StringIO(report.csv_table(GRID))))
     assert len(rows) == len(RULES) * len(BY_DEFAULT)
