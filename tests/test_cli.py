@@ -66,8 +66,8 @@ def test_options_reach_the_configuration(tmp_path):
     assert c.graph[:3] == ((1, 0), (2, 0), (2, 1))
 
 
-def test_every_option_was_another_than_the_default():
-    """But for the task, and the GPU, which has tests of its own."""
+def test_every_field_of_a_configuration_has_an_option():
+    """But for the task; the GPU has tests of its own. A new field needs an option here."""
     argv = "--rules krum --attacks foe --workers 6 --attackers 1 --epochs 3 --seeds 4 --risk batch --plain"
     argv += " --smoothing 0.5 --optimizer adam --lr 0.1 --batch-size 7 --partition iid --features raw"
     argv += " --dtype float32 --l2 0.25 --graph ring"
@@ -146,6 +146,9 @@ def test_list_says_what_there_is(capsys, monkeypatch):
             assert re.search(rf"^  {name}\b", text, re.MULTILINE)
             reference = "" if entry.reference == "-" else f" [{entry.reference}]"
             assert " ".join(entry.about.split()) + reference in flat
+    assert "[Sec. 2.2]; knows its own model" in flat
+    assert "[Baruch et al. 2019]; knows all honest models" in flat
+    assert "Algorithm 3]; knows all attackers' own models" in flat
     assert "regular:DEGREE" in text
 
 
