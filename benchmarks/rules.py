@@ -47,7 +47,7 @@ def refimpl_functions(W: np.ndarray, f: int) -> dict[str, Callable[[], np.ndarra
         "krum, foe": partial(distances.krum, attacked, f),
     }
     for name, attack in attacks.ATTACKS.items():
-        if attack.lies:
+        if attack.lies and attack.by_default:
             found[name] = partial(attack.send, own, honest, signals)
     return found
 

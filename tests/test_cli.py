@@ -1,3 +1,4 @@
+import dataclasses
 import functools
 import json
 import os
@@ -66,6 +67,28 @@ def test_options_reach_the_configuration(tmp_path):
     assert c.graph[:3] == ((1, 0), (2, 0), (2, 1))
 
 
+def test_every_field_of_a_configuration_has_an_option():
+    """But for the task; the GPU has tests of its own. A new field needs an option here."""
+    argv = "--rules krum --attacks foe --workers 6 --attackers 1 --epochs 3 --seeds 4 --risk batch --plain"
+    argv += " --released lower-median --optimizer adam --lr 0.1 --batch-size 7 --partition iid --features raw"
+    argv += " --dtype float32 --l2 0.25 --graph ring"
+    (c,), default = configs(argv), configs("")[0]
+    fields = [field.name for field in dataclasses.fields(c)]
+    assert [name for name in fields if getattr(c, name) == getattr(default, name)] == ["task", "gpu", "device"]
+
+
+@pytest.mark.parametrize("text", ["0", "-1", "abc", "", "nan", "inf"])
+def test_a_learning_rate_is_a_number_above_0(text):
+    with pytest.raises(SystemExit) as caught:
+        cli.parser("spambase").parse_args([f"--lr={text}"])
+    assert caught.value.code == 2
+    assert cli.parser("spambase").parse_args(["--lr=1e-9"]).lr == 1e-9
+
+
+def test_a_seed_named_twice_is_one_run():
+    assert [c.seed for c in configs("--rules adaptive --attacks foe --seeds 0 0 1 0")] == [0, 1]
+
+
 def test_no_options_is_the_whole_grid():
     runs = configs("")
     assert len(runs) == len(set(runs)) == 8 * 5
@@ -125,6 +148,9 @@ def test_list_says_what_there_is(capsys, monkeypatch):
             assert re.search(rf"^  {name}\b", text, re.MULTILINE)
             reference = "" if entry.reference == "-" else f" [{entry.reference}]"
             assert " ".join(entry.about.split()) + reference in flat
+    assert "[Sec. 2.2]; knows its own model" in flat
+    assert "[Baruch et al. 2019]; knows all honest models" in flat
+    assert "Algorithm 3]; knows all attackers' own models" in flat
     assert "regular:DEGREE" in text
 
 

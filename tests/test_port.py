@@ -49,6 +49,7 @@ MISTAKES = [
     (".sort(ascending);", ".sort();", "rules", "median-sorts-numbers-not-strings"),
     ("s[Math.floor(n / 2)]) / 2", "s[Math.floor((n - 1) / 2)]) / 2", "rules", "median-even-is-the-mean"),
     ("mean - z * Math.sqrt", "mean + z * Math.sqrt", "attacks", "alie-is-mean-minus-z-std"),
+    ("aLittleIsEnough(own, z)", "aLittleIsEnough(honest, z)", "round", "adaptive-alie-corrupted"),
     (
         "(x - mean))) / column.length",
         "(x - mean))) / (column.length - 1)",

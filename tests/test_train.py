@@ -1,6 +1,7 @@
 """Whole runs on the specification: draws, evaluation, refusals. Single rounds are in test_algorithm.py."""
 
 import copy
+import itertools
 import json
 
 import numpy as np
@@ -8,7 +9,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from problems import GRAPHS, MODEL, after, held_out, initial, local_data, padded, run, sends, setting
 
-from refimpl import aggregate, attacks, graphs, released, train
+from refimpl import aggregate, attacks, draws, graphs, released, train
 
 # --- Runs ---------------------------------------------------------------------------------------------------
 
@@ -56,6 +57,20 @@ def test_evaluation_by_hand(engine):
     assert numbers["highest_loss"] == pytest.approx(max(loss))
     assert numbers["mean_loss"] == pytest.approx(np.mean(loss))
     assert numbers["not_finite"] == 0
+
+
+@pytest.mark.parametrize("engine", [train.plain, train.fast], ids=["plain", "fast"])
+def test_history_is_the_evaluation_of_the_states_at_the_ends_of_epochs(engine):
+    """After aggregation. Two rounds are an epoch, so that neither the first nor every round is one's end."""
+    s, test, W = setting(rule="average", attack="foe", batch_size=4), held_out(local_data()), initial()
+    assert draws.rounds_per_epoch(train.sizes(s), s.batch_size) == 2
+    states = [result.state.W.copy() for result in itertools.islice(train.rounds(s, W, 3, engine), 6)]
+    result = train.run(s, test, W, seed=3, epochs=3, engine=engine)
+    expected = [train.evaluate(s, test, states[i], engine) for i in (1, 3, 5)]
+    for name, column in result.history.items():
+        assert column == [numbers[name] for numbers in expected], name
+    assert len(set(result.history["mean_loss"])) == 3
+    assert_array_equal(result.W, states[5])
 
 
 @pytest.mark.parametrize("graph", GRAPHS)

@@ -85,7 +85,8 @@ def listing(title: str, table: dict[str, Any]) -> str:
     for name, entry in table.items():
         number = getattr(entry, "number", "")
         reference = "" if entry.reference == "-" else f" [{entry.reference}]"
-        text = f"{f'{name}:{number}' if number else name:22}{entry.about}{reference}"
+        knows = f"; knows {entry.knows}" if getattr(entry, "lies", False) else ""
+        text = f"{f'{name}:{number}' if number else name:22}{entry.about}{reference}{knows}"
         lines.append(textwrap.fill(text, 80, initial_indent="  ", subsequent_indent=" " * 24))
     return "\n".join(lines)
 
@@ -181,8 +182,8 @@ def what_to_run(group: Any, task: str) -> None:
     if datasets := TASKS[task].datasets:
         choice(group, "--dataset", datasets, " or ".join(datasets) + ", which needs no download", default=task)
     for option, table in (("--rules", RULES), ("--attacks", ATTACKS)):
-        names: list[str] = list(table)
-        add(option, nargs="+", choices=names, default=names, metavar="NAME", help="one or more")
+        default = [name for name, entry in table.items() if getattr(entry, "by_default", True)]
+        add(option, nargs="+", choices=list(table), default=default, metavar="NAME", help="one or more")
     if figures := FIGURES.get(task):
         every = f"of the paper, with all that it needs: {', '.join(figures)}"
         choice(group, "--figure", figures, every)

@@ -149,7 +149,9 @@ def standardise(seen: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
     As if the workers had agreed on these two numbers per feature beforehand.
     """
     mean, std = seen.mean(axis=0), seen.std(axis=0)
-    return lambda X: (X - mean) / np.where(std > 0, std, 1)
+    varies = (seen != seen[0]).any(axis=0) & (std > 0)  # rounding may give a constant a deviation
+    mean, std = np.where(varies, mean, seen[0]), np.where(varies, std, 1)
+    return lambda X: (X - mean) / std
 
 
 FEATURES = {
