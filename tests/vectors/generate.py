@@ -2,7 +2,8 @@
 
     python tests/vectors/generate.py
 
-Cases are added: the numbers of those that are in a file already stay as they are, and are checked. Importing a module of cases checks and computes them; see `common`.
+Importing a module of cases checks and computes them; see `common`. Cases are added: the numbers of those that a
+file holds already are checked and stay as they are.
 """
 
 import argparse

@@ -112,8 +112,8 @@ def overflowing(slope):
 
 @case("round", precise=False)
 def adaptive_messages_whose_loss_overflows():
-    """Catches trust in a finite model whose loss is not: logits of Infinity make the risk NaN, and a right label
-    at -Infinity makes it Infinity. Neither has a weight."""
+    """Catches trust in a finite model whose loss is not: a logit of Infinity makes the risk NaN, and a right
+    label's of -Infinity makes it Infinity. Neither model has a weight."""
     given, made = one_round(attack="given", messages=np.stack([overflowing(1e300), overflowing(-1e300)]))
     normal = [0, 2, 3, 5, 6]
     assert np.isnan(made["risks"][normal, 1]).all()
