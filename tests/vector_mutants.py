@@ -1,7 +1,7 @@
-"""Mutants that only a case of tests/vectors notices: what a wrong port may do. Their form: see mutants.py.
+"""Mutants for the vectors: what a wrong port may do, and the cases that notice. Their form: see mutants.py.
 
-Each is a mistake that a second port could make while all first cases agreed. Here it is made in refimpl, and the
-case that names it must fail.
+The mistakes are those with which a second port passed all first cases, or their like. They are made in refimpl
+here. Each case of tests/vectors/later_*_cases.py has to notice one.
 """
 
 import json
@@ -196,8 +196,10 @@ def risk_of(change):
 
 def restarting(lost):
     """Running averages that start again where they are lost in this sense only."""
-    return lambda smooth: lambda before, r, share: np.where(
-        lost(before), r, (1 - share) * before + share * np.where(np.isnan(r), np.inf, r)
+    return lambda smooth: (
+        lambda before, r, share: np.where(
+            lost(before), r, (1 - share) * before + share * np.where(np.isnan(r), np.inf, r)
+        )
     )
 
 
@@ -284,7 +286,8 @@ MUTANTS = [
     ("a CNN refuses a side of 2^D", M, "cnn", refusing(lambda depth: 2**depth + 1),
      case("cnn/cnn-of-a-side-of-two-to-the-depth")),
     ("a CNN without a stage", M, "cnn",
-     lambda f: lambda channels, **options: f(channels=channels or [1], **options), case("cnn/cnn-needs-a-stage")),
+     lambda f: lambda channels, **options: f(channels=channels or [1], **options),
+     case("cnn/cnn-needs-a-stage")),
     ("mean over padded images", M.Network, "gradient", of_images(lambda y: (y >= 0).mean()),
      case("cnn/cnn-gradient-leaves-padding-out")),
     ("kernels' bias uphill", L, "conv2d_backward", negated_bias, case("cnn/cnn-gradient-of-depth-one"),
@@ -334,8 +337,8 @@ MUTANTS = [
      lambda f: lambda before, r, share: np.where(np.isinf(r), before, f(before, r, share)),
      case("round/adaptive-smoothing-is-lost-and-starts-again")),
     # --- Refusals
-    ("smoothing below 0 is none", released, "engine", lambda f: lambda s, share: f(s, 1 if share < 0 else share),
-     case("round/smoothing-below-zero")),
+    ("smoothing below 0 is none", released, "engine",
+     lambda f: lambda s, share: f(s, 1 if share < 0 else share), case("round/smoothing-below-zero")),
     ("the risk's name is checked where one is needed", train, "check",
      checking(lambda s: {} if RULES[s.rule].scores else {"risk": "local"}),
      case("round/unknown-risk-under-average")),
