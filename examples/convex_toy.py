@@ -237,8 +237,8 @@ def main(argv: list[str] | None = None) -> int:
     try:
         picture(results, args.attack, args.attackers, args.seed, args.out / "convex_toy.png")
         print(f"\nThe picture is {args.out / 'convex_toy.png'}")
-    except ImportError:
-        print("no picture: matplotlib is missing, pip install '.[examples]'", file=sys.stderr)
+    except ImportError as error:
+        print(f"no picture: matplotlib does not import ({error}): pip install '.[examples]'", file=sys.stderr)
     return 0
 
 

@@ -147,6 +147,6 @@ def show(results: list[dict[str, Any]], title: str, args: argparse.Namespace) ->
     try:
         figures.figure(results, title, args.out / "figure.png")
         made.append("figure.png")
-    except ImportError:
-        print("no figure: matplotlib is missing, pip install '.[examples]'", file=sys.stderr)
+    except ImportError as error:
+        print(f"no figure: matplotlib does not import ({error}): pip install '.[examples]'", file=sys.stderr)
     print(f"\nIn {args.out}: {', '.join(made)}")
