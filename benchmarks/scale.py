@@ -121,8 +121,8 @@ def main(argv: list[str] | None = None) -> int:
     common.write(args.out, "scale.json", {"rounds": args.rounds, "results": results})
     try:
         figure(results, args.out / "scale.png")
-    except ImportError:
-        print("no figure: matplotlib is missing, pip install '.[examples]'", file=sys.stderr)
+    except ImportError as error:
+        print(f"no figure: matplotlib does not import ({error}): pip install '.[examples]'", file=sys.stderr)
     return 0
 
 

@@ -230,18 +230,18 @@ def main(argv: list[str] | None = None) -> int:
     p.need_folder(args.out)
     results = {(rule, a): gaps(rule, a, args.attackers, args.seed) for rule in RULES for a in SHOWN}
     limit = bound(problem(args.seed)[0])
-    path, drawn = args.out / "convex_toy.png", True
+    path, missing = args.out / "convex_toy.png", ""
     try:
         picture(results, args.attack, args.attackers, args.seed, path)
-    except ImportError:
-        drawn = False
+    except ImportError as error:
+        missing = f"matplotlib does not import ({error})"
     print(f"{args.attackers} of {N} workers are adversarial. Optimality gap of the worst normal worker,")
     print(f"mean of {RUNS} runs and rounds {ROUNDS // 2} to {ROUNDS}; * is above the bound of Theorem 1.\n")
     print(table(results, limit))
-    if drawn:
+    if not missing:
         print(f"\nThe picture is {path}")
     else:
-        print("no picture: matplotlib is missing, pip install '.[examples]'", file=sys.stderr)
+        print(f"no picture: {missing}: pip install '.[examples]'", file=sys.stderr)
     return 0
 
 

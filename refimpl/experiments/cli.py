@@ -136,8 +136,8 @@ def show(results: list[dict[str, Any]], title: str, args: argparse.Namespace) ->
     try:
         figures.figure(results, title, args.out / f"{name}.png", shows)
         made.append(f"{name}.png and .pdf")
-    except ImportError:
-        say("no figure: matplotlib is missing, pip install '.[examples]'")
+    except ImportError as error:
+        say(f"no figure: matplotlib does not import ({error}): pip install '.[examples]'")
     seeds = " ".join(map(str, dict.fromkeys(args.seeds)))
     sizes = f"{args.workers} workers, {several(args.attackers, 'attacker')}, {several(args.epochs, 'epoch')}"
     print(f"{title}: {sizes}, seed {seeds}")

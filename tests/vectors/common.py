@@ -6,12 +6,13 @@ is the case's id, its docstring the comment, and the expected values are what re
 
 import json
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 from functions import FUNCTIONS, TOLERANCES
 
-from refimpl import models
+from refimpl import models, vectors
 
 FILES: dict[str, dict] = {}
 MARGIN = 1e-6  # by how much a decision must be clear, so that rounding in another language cannot turn it
@@ -24,6 +25,7 @@ def file(name: str, reference: str, notes: list[str]) -> None:
         "version": 1,
         "reference": reference,
         "notes": notes,
+        "outputs": {},
         "cases": [],
         "errors": [],
     }
@@ -84,9 +86,16 @@ def add(name: str, id_: str, comment: str, function: str, inputs: dict, precise:
             if isinstance(value, list):  # names and shapes
                 continue
             assert_close(expected[key], value, tolerances[key], f"{name}/{id_}: {key}")
+    in_order(FILES[name]["outputs"].setdefault(function, []), list(expected))
     entry = {"id": id_, "comment": " ".join(comment.split()), "function": function}
     assert id_ not in [other["id"] for other in FILES[name]["cases"]], id_
     FILES[name]["cases"].append(entry | {"inputs": inputs, "expected": expected, "tolerances": tolerances})
+
+
+def in_order(outputs: list[str], names: list[str]) -> None:
+    """Adds to a function's list of outputs those that are new. Every case gives them in the list's order."""
+    outputs += [name for name in names if name not in outputs]
+    assert names == [name for name in outputs if name in names], (outputs, names)
 
 
 def kind(value: Any) -> str:
@@ -164,6 +173,22 @@ def encode(value: Any) -> Any:
     if isinstance(value, float) and not np.isfinite(value):
         return "NaN" if np.isnan(value) else "Infinity" if value > 0 else "-Infinity"
     return value
+
+
+def kept(content: dict, path: Path) -> dict:
+    """The encoded content with the numbers that the file holds already: what is published stays, bit by bit.
+
+    Another version of numpy may round otherwise; a difference beyond the tolerance is a mistake.
+    """
+    if not path.exists():
+        return content
+    published = json.loads(path.read_text())
+    numbers = {case["id"]: case["expected"] for case in published["cases"]}
+    again = {"cases": [case for case in content["cases"] if case["id"] in numbers]}
+    changed = list(vectors.differences(published | {"errors": []}, again))
+    assert not changed, "\n".join(map(str, changed))
+    cases = [case | {"expected": numbers.get(case["id"], case["expected"])} for case in content["cases"]]
+    return content | {"cases": cases}
 
 
 def text(value: Any, indent: str = "") -> str:

@@ -5,6 +5,7 @@ from unittest import mock
 import numpy as np
 
 from refimpl import aggregate, algorithm, attacks, draws, graphs, layers, optim, released, train
+from refimpl.arrays import quiet
 from refimpl.attacks import ATTACKS, Attack
 
 
@@ -152,10 +153,10 @@ FUNCTIONS = {
     "initial": lambda model, uniforms: {
         "W": draws.initial(model.model.layout, len(uniforms), Replay([uniforms]))
     },
-    "logits": lambda model, w, X: {"logits": model.model.logits(w, X)},
-    "risk": lambda model, w, X, y: {"risk": model.model.risk(w, X, y)},
+    "logits": quiet(lambda model, w, X: {"logits": model.model.logits(w, X)}),
+    "risk": quiet(lambda model, w, X, y: {"risk": model.model.risk(w, X, y)}),
     "gradient": lambda model, w, X, y: {"gradient": model.model.gradient(w, X, y)},
-    "predict": lambda model, w, X: {"labels": model.model.predict(w, X)},
+    "predict": quiet(lambda model, w, X: {"labels": model.model.predict(w, X)}),
     "sgd": lambda W, G, lr: {"W": optim.sgd(W, G, W[:0], lr, 1)[0]},
     "adam": adam,
     "complete": lambda n: {"graph": graphs.complete(n)},
