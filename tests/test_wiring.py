@@ -45,7 +45,7 @@ def seen(run):
 
     def stand_in(*args):
         found.extend(args)
-        return train.Result(args[2], {}, None)
+        return train.Result(args[2], {}, None, {}, {})
 
     other = tasks.TASKS["spambase"]._replace(model=lambda: models.mlp([57, 3, 2]))
     with pytest.MonkeyPatch.context() as patch:
