@@ -131,7 +131,8 @@ def drawn(seed):
     tests = []
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(train, "fast", engine)
-        patch.setattr(train, "evaluate", lambda s, test, W, engine: tests.append(test) or {})
+        nothing = (np.ones(1), np.ones(1), np.ones(1), np.ones(1, bool))
+        patch.setattr(train, "by_worker", lambda s, test, W, engine: tests.append(test) or nothing)
         grid.run(config(seed=seed, epochs=1, batch_size=100, partition="iid"))
     s, W, batch, signals = found[0]
     rows = [s.X[k, :n] for k, n in enumerate(train.sizes(s))]
