@@ -24,7 +24,7 @@ def ended(command: Callable[[], int], interrupted: str = "interrupted") -> int:
             try:
                 return command()
             finally:
-                sys.stdout.flush()  # what can't be written is seen here, not when Python ends
+                sys.stdout.flush()  # now: when Python ends it is too late to say anything
         except KeyboardInterrupt as stop:
             say(f"\n{interrupted}")
             return 128 + (stop.args[0] if stop.args else signal.SIGINT)
