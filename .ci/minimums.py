@@ -1,4 +1,4 @@
-"""Prints what setup.cfg needs, at the oldest versions that it allows, for pip: python .ci/minimums.py EXTRA ..."""
+"""Prints, for pip, the oldest versions that setup.cfg allows: python .ci/minimums.py [EXTRA ...]"""
 
 import sys
 from configparser import ConfigParser
