@@ -128,7 +128,7 @@ def load(path: Path) -> Any:
 
 def seal(result: dict[str, Any]) -> str:
     """The checksum of all that a repetition of the run would give again."""
-    return sha256({name: value for name, value in result.items() if name != "seconds"})
+    return sha256({key: value for key, value in result.items() if key != "seconds"})
 
 
 def outdated(out: Path) -> int:
