@@ -36,8 +36,8 @@ def inverse_risk_weights(risks: Array) -> Array:
 def adaptive_weights(risks: Array, own: int | Array) -> Array:
     """Eq. (5) over N_k^+ = {l : r_l <= r_own}, 0 elsewhere: Eq. (6). (..., n), (...) -> (..., n).
 
-    `own` is the receiver's position among the n; one that is none raises ValueError, but for arrays on a device,
-    where to look is to wait. If its own risk is not finite, every finite model passes; if nothing is finite, the
+    `own` is the receiver's position among the n: ValueError if it is none, unless in an array on a device, as
+    looking means waiting. If its own risk is not finite, every finite model passes; if nothing is finite, the
     receiver keeps its own model.
     """
     xp = module_of(risks)

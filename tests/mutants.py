@@ -428,6 +428,11 @@ MUTANTS = [
     ("another worker's memory", G, "round_",
      lambda f: lambda s, state, *rest: f(s, state._replace(memory=np.roll(state.memory, 1, axis=1)), *rest),
      rounds("adams_memory_is_of_the_workers_own_gradients"), with_options()),
+    # --- Hostile input
+    ("whole numbers squared in their own type", A, "wide", lambda f: lambda W: W,
+     killer("distances")("narrow_numbers_are_taken_as_float64", products=False, dtype="int8")),
+    ("labels that nobody looks at", T, "check_labels", lambda f: lambda s: None,
+     runs("labels_that_are_no_classes_are_refused", worker=2, label=-2, message="labels must be")),
     # --- The released code
     ("smoothing with swapped shares", released, "smooth",
      lambda f: lambda before, r, share: f(before, r, 1 - share), smoothed("smoothing_by_hand"),

@@ -356,6 +356,8 @@ def test_results_of_another_version_of_the_code_are_mentioned(finished, tmp_path
     out = tmp_path / "out"
     shutil.copytree(finished, out)
     (out / "notes.json").write_text("mine")
+    (out / "list.json").write_text("[]")
+    os.mkfifo(out / "pipe.json")
     assert cli.main("spambase", [*QUICK.split(), str(out)]) == 0
     assert "another version" not in capsys.readouterr().err
     monkeypatch.setattr(grid, "code_digest", lambda: "another")

@@ -89,6 +89,12 @@ def test_a_result_is_found_again_until_an_option_or_the_code_changes(tmp_path, m
     assert grid.saved(config(), tmp_path) is None
 
 
+def test_a_result_on_a_graph_of_one_s_own_is_found_again(tmp_path):
+    c = config(epochs=1, rule="local", graph=tuple((k, k + 1) for k in range(9)))
+    grid.run_to_file(c, grid.path_of(c, tmp_path), None, 1, {})
+    assert grid.saved(c, tmp_path) is not None
+
+
 @pytest.fixture
 def folders(monkeypatch):
     """Spambase by the name of the folder that it is asked from, each a little different."""

@@ -150,8 +150,11 @@ SPAMBASE = {
         f"{SOME} --workers 1000000000",
         f"{SOME} --workers 1000000000 --partition iid",
     ],
-    "rows to train on, got a batch of 4601": [f"{SOME} --batch-size 4601"],
-    "rows to train on, got a batch of 10000000": [f"{SOME} --batch-size 10000000", "--batch-size 10000000"],
+    "rows to train on in all, got a batch of 4601": [f"{SOME} --batch-size 4601"],
+    "rows to train on in all, got a batch of 10000000": [
+        f"{SOME} --batch-size 10000000",
+        "--batch-size 10000000",
+    ],
     # Graphs
     "unknown graph 'moebius'": [f"{SOME} --graph moebius"],
     "unknown graph ''": [f"{SOME} --graph ''", f"{SOME} --graph="],

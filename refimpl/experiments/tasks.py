@@ -175,8 +175,8 @@ def build(config: Config, data_dir: str | None = None, xp: ModuleType = np) -> t
     if not 0 <= count < c.workers:
         raise ValueError(f"one worker must be normal, got {count} attackers of {c.workers} workers")
     X, y, test = local_data(c, data_dir)
-    if c.batch_size > y.shape[1]:
-        raise ValueError(f"a worker has at most {y.shape[1]} rows to train on, got a batch of {c.batch_size}")
+    if c.batch_size > (rows := np.sum(y >= 0)):
+        raise ValueError(f"there are {rows} rows to train on in all, got a batch of {c.batch_size}")
     setting = Setting(
         model=model,
         X=xp.asarray(X.astype(c.dtype, copy=False)),
