@@ -22,8 +22,8 @@ ROOT = Path(__file__).parents[1]
 FOLDER = ROOT / "tests" / "vectors"
 sys.path.insert(0, str(FOLDER))
 
-from common import kept  # noqa: E402
 from functions import FUNCTIONS  # noqa: E402
+from published import kept  # noqa: E402
 from schema import problem  # noqa: E402
 
 FILES = {path.stem: json.loads(path.read_text()) for path in sorted((FOLDER / "v1").glob("*.json"))}

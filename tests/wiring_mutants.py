@@ -251,7 +251,7 @@ MUTANTS = [
     *(
         (f"{field} is lost on the way", grid, "engine", dropped(field),
          wired("a_field_reaches_what_it_configures", field=field))
-        for field in ("smoothing", "plain")
+        for field in ("released", "plain")
     ),
     *(
         (f"{field} is lost on the way", grid, "run", dropped(field),

@@ -6,13 +6,12 @@ is the case's id, its docstring the comment, and the expected values are what re
 
 import json
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 from functions import FUNCTIONS, TOLERANCES
 
-from refimpl import models, vectors
+from refimpl import models
 
 FILES: dict[str, dict] = {}
 MARGIN = 1e-6  # by how much a decision must be clear, so that rounding in another language cannot turn it
@@ -173,22 +172,6 @@ def encode(value: Any) -> Any:
     if isinstance(value, float) and not np.isfinite(value):
         return "NaN" if np.isnan(value) else "Infinity" if value > 0 else "-Infinity"
     return value
-
-
-def kept(content: dict, path: Path) -> dict:
-    """The encoded content with the numbers that the file holds already: what is published stays, bit by bit.
-
-    Another version of numpy may round otherwise; a difference beyond the tolerance is a mistake.
-    """
-    if not path.exists():
-        return content
-    published = json.loads(path.read_text())
-    numbers = {case["id"]: case["expected"] for case in published["cases"]}
-    again = {"cases": [case for case in content["cases"] if case["id"] in numbers]}
-    changed = list(vectors.differences(published | {"errors": []}, again))
-    assert not changed, "\n".join(map(str, changed))
-    cases = [case | {"expected": numbers.get(case["id"], case["expected"])} for case in content["cases"]]
-    return content | {"cases": cases}
 
 
 def text(value: Any, indent: str = "") -> str:

@@ -20,7 +20,8 @@ import round_cases  # noqa: F401
 import rule_cases  # noqa: F401
 import trajectory_cases  # noqa: F401
 import weight_cases  # noqa: F401
-from common import FILES, encode, kept, text
+from common import FILES, encode, text
+from published import kept
 
 
 def main() -> None:
