@@ -10,7 +10,7 @@ import numpy as np
 
 from data_loaders import partition
 from refimpl import algorithm, attacks, draws, train
-from refimpl.experiments import cli, grid, options, report, tasks
+from refimpl.experiments import cli, grid, options, summary, tasks
 from refimpl.fast import distances, engine
 
 
@@ -199,7 +199,7 @@ def lost_in(pick):
         def mutant(results):
             table = rows(results)
             for row in table:
-                of_runs = report.select(results, row["rule"], row["attack"])
+                of_runs = summary.select(results, row["rule"], row["attack"])
                 row["not_finite"] = int(pick([run["history"]["not_finite"][-1] for run in of_runs]))
             return table
 
@@ -345,11 +345,11 @@ MUTANTS = [
     ("persons from the last", P, "by-subject", entry("deal", lambda f: lambda *a: f(*a)[::-1]),
      dealt("published_partitions_keep_their_rows", name="by-subject")),
     # --- Reports and the command line
-    ("lost only if every seed is", report, "rows", lost_in(min),
+    ("lost only if every seed is", summary, "rows", lost_in(min),
      told("two_seeds_of_which_one_is_lost_are_marked_and_counted")),
-    ("lost if the last seed is", report, "rows", lost_in(lambda counts: counts[-1]),
+    ("lost if the last seed is", summary, "rows", lost_in(lambda counts: counts[-1]),
      told("two_seeds_of_which_one_is_lost_are_marked_and_counted")),
-    ("a mean of lost models", report, "rows", lost_in(np.mean),
+    ("a mean of lost models", summary, "rows", lost_in(np.mean),
      told("two_seeds_of_which_one_is_lost_are_marked_and_counted")),
     ("a learning rate of 0", options, "number", or_low, asked(lr, text="0")),
     ("a learning rate that is no number", options, "number", any_text, asked(lr, text="abc")),
