@@ -1,7 +1,8 @@
 """Compares what a port computed with the test vectors: python -m refimpl.vectors check FILE.json ...
 
-The vectors are in the source checkout, tests/vectors/v1; their format is in docs/PORTING.md. A port answers a
-vector file with one of the same form in which `expected` holds the port's own numbers.
+The vectors are tests/vectors/v1 of a checkout, and are installed with the package; their format is in
+docs/PORTING.md. A port answers a vector file with one of the same form in which `expected` holds the port's own
+numbers.
 """
 
 import argparse
@@ -14,7 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-FOLDER = Path(__file__).parents[1] / "tests" / "vectors" / "v1"
+FOLDER = Path(__file__).parent / "vectors_v1"  # in a checkout a link
 NOT_FINITE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 
 
@@ -129,6 +130,11 @@ def read(path: Path, what: str) -> dict:
     return content
 
 
+def shipped(family: str) -> dict:
+    """An installed vector file."""
+    return read(FOLDER / f"{family}.json", "vectors")
+
+
 def check(path: Path, folder: Path) -> bool:
     """Prints how the answers in one file compare; True if all agree."""
     answers = read(path, "answers")
@@ -153,7 +159,9 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m refimpl.vectors", description=__doc__)
     parser.add_argument("command", choices=["check"])
     parser.add_argument("files", type=Path, nargs="+", metavar="FILE.json", help="a port's answers")
-    parser.add_argument("--vectors", type=Path, default=FOLDER, metavar="FOLDER", help="default: %(default)s")
+    parser.add_argument(
+        "--vectors", type=Path, default=FOLDER, metavar="FOLDER", help="default: those of this version"
+    )
     options = parser.parse_args(arguments)
     try:
         agree = [check(path, options.vectors) for path in options.files]

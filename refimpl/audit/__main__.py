@@ -1,0 +1,122 @@
+"""python -m refimpl.audit MODULE:FUNCTION --as KIND: which definition does somebody's function compute?
+
+MODULE is a module that can be imported, or a file that ends in .py. Nothing else is run. Exit status: 0 right,
+1 a known variant or different, 2 could not be judged.
+"""
+
+import argparse
+import importlib
+import importlib.util
+import json
+import sys
+import textwrap
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+from refimpl.audit.calls import FORMS
+from refimpl.audit.judge import judge
+from refimpl.audit.kinds import KINDS
+from refimpl.audit.report import NOT_JUDGED
+from refimpl.audit.variants import variants_of
+from refimpl.vectors import InputError
+
+
+def main(arguments: list[str] | None = None) -> int:
+    options = parser().parse_args(arguments)
+    if options.list:
+        print(listing([options.kind] if options.kind else list(KINDS)))
+        return 0
+    try:
+        if not (options.target and options.kind):
+            raise InputError("needs MODULE:FUNCTION and --as KIND, or --list")
+        function = load(options.target, options.call)
+        report = judge(
+            function, options.kind, form=options.form, limit=options.limit, name=options.call or options.target
+        )
+    except InputError as error:
+        print(f"refimpl.audit: {error}", file=sys.stderr)
+        return NOT_JUDGED
+    print(json.dumps(report.as_dict(), indent=1) if options.json else report)
+    return report.status
+
+
+def parser() -> argparse.ArgumentParser:
+    made = argparse.ArgumentParser(
+        prog="python -m refimpl.audit",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    made.add_argument("target", nargs="?", metavar="MODULE:FUNCTION", help="what to judge")
+    made.add_argument("--as", dest="kind", choices=KINDS, metavar="KIND", help=f"one of {', '.join(KINDS)}")
+    made.add_argument(
+        "--call", metavar="LAMBDA", help="how to call it, in terms of its name: 'lambda W, f: Krum(f)(W)'"
+    )
+    made.add_argument("--form", choices=FORMS, default="", help="how it takes arrays; found out if not given")
+    made.add_argument("--limit", type=float, default=3.0, metavar="S", help="seconds for one call (default 3)")
+    made.add_argument("--json", action="store_true", help="print the report as JSON")
+    made.add_argument(
+        "--list", action="store_true", help="show the kinds, how they are called, and the variants"
+    )
+    return made
+
+
+def listing(kinds: list[str]) -> str:
+    """Each kind with its call and its variants."""
+    lines = []
+    for name in kinds:
+        kind = KINDS[name]
+        lines += [f"{name}: {kind.about} ({kind.reference})", f"  called as {kind.call}"]
+        for variant in variants_of(name):
+            used = f" [{variant.used_by}]" if variant.used_by else ""
+            lines += textwrap.wrap(
+                f"{variant.name}: {variant.about}{used}", 110, initial_indent="  - ", subsequent_indent="    "
+            )
+    return "\n".join(lines)
+
+
+def load(target: str, call: str | None) -> Callable:
+    """The function that was named, or the one that `call` makes of it. Raises InputError."""
+    where, colon, name = target.rpartition(":")
+    if not colon or not where or not name:
+        raise InputError(f"needs MODULE:FUNCTION, got {target!r}")
+    module = _module(where)
+    found: Any = module
+    for part in name.split("."):
+        if not hasattr(found, part):
+            raise InputError(f"{where} has no {name}")
+        found = getattr(found, part)
+    if call:
+        try:
+            found = eval(
+                call, {"np": np, **vars(module), name.split(".")[0]: getattr(module, name.split(".")[0])}
+            )
+        except Exception as error:
+            raise InputError(f"--call {call!r}: {type(error).__name__}: {error}") from None
+    if not callable(found):
+        raise InputError(f"{call or target} cannot be called")
+    return found
+
+
+def _module(where: str) -> ModuleType:
+    try:
+        if not where.endswith(".py"):
+            return importlib.import_module(where)
+        spec = importlib.util.spec_from_file_location(Path(where).stem, where)
+        if spec is None or spec.loader is None:
+            raise ImportError("not a Python file")
+        module = importlib.util.module_from_spec(spec)
+        sys.path.insert(
+            0, str(Path(where).resolve().parent)
+        )  # its neighbours can be imported, as when it is run
+        spec.loader.exec_module(module)
+        return module
+    except Exception as error:
+        raise InputError(f"cannot import {where}: {type(error).__name__}: {error}") from None
+
+
+if __name__ == "__main__":
+    sys.exit(main())

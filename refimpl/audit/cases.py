@@ -1,0 +1,243 @@
+"""The inputs that a function is judged on: the test vectors of its kind, and drawn ones, the same every time.
+
+Every generator yields (group, inputs). Groups in APART are counted apart from the ordinary ones: there the
+definition takes a stand that the literature leaves open, or rounding alone can make the difference.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from refimpl import graphs, vectors
+
+Inputs = tuple[Any, ...]
+Drawn = Iterator[tuple[str, Inputs]]
+
+HOSTILE, FAR, PADDING, MAJORITY = "hostile", "far from the origin", "padding", "majority of attackers"
+APART = (HOSTILE, FAR, PADDING, MAJORITY)
+
+
+class Case(NamedTuple):
+    name: str
+    group: str
+    inputs: Inputs
+    expected: Any  # an array; for a round, arrays by step
+    rtol: float
+    atol: float
+
+    @property
+    def apart(self) -> bool:
+        return self.group in APART
+
+
+def rng_of(purpose: str) -> np.random.Generator:
+    return np.random.default_rng(list(purpose.encode()))
+
+
+def from_lists(arguments: tuple[str, ...], given: tuple) -> Inputs:
+    """Inputs that are written down as lists and numbers: arrays of float64, labels int64, graphs bool."""
+    dtypes = {"y": int, "graph": bool}
+    return tuple(
+        np.array(value, dtypes.get(name, float)) if isinstance(value, list) else value
+        for name, value in zip(arguments, given, strict=True)
+    )
+
+
+# --- Models -------------------------------------------------------------------------------------------------
+
+
+def spread(rng: np.random.Generator, n: int, d: int) -> np.ndarray:
+    """Models around a centre, each off by its own amount, so that no two definitions agree by chance."""
+    W = 2 * rng.normal(size=d) + rng.normal(size=(n, d)) * rng.uniform(0.2, 3, (n, 1))
+    return W.round(3) + 0.0
+
+
+def of_size(rng: np.random.Generator, n: int, f: int, grid: int, lost: int) -> Iterator[tuple[str, np.ndarray]]:
+    """n models in every way. Ties of whole numbers are exact for the rule in up to `grid` coordinates, and it
+    has to bear `lost` hostile models."""
+    d = int(rng.integers(2, 6))
+    W = spread(rng, n, d)
+    yield "f = 0" if f == 0 else "n odd" if n % 2 else "n even", W
+    yield "one coordinate", spread(rng, n, 1)
+    yield "ties", rng.integers(-2, 3, (n, int(rng.integers(1, grid + 1)))).astype(float)
+    yield "duplicates", spread(rng, max(n // 2, 1), d)[rng.integers(0, max(n // 2, 1), n)]
+    yield "outliers", np.where(rng.permutation(n)[:, None] < max(f, 1), 20 * W, W)
+    yield "float32", spread(rng, n, d).astype(np.float32)
+    yield FAR, 1e6 + rng.integers(-99, 100, (n, d)) / 1e6
+    if lost:
+        yield HOSTILE, hostile(rng, W, lost)
+        yield HOSTILE, hostile(rng, W, 1)
+
+
+def neighbourhoods(least: Callable[[int], int]) -> Drawn:
+    """(W, f) with n >= least(f), of which f may be hostile."""
+    rng = rng_of("neighbourhoods")
+    sizes = [(least(f) + extra, f) for f in range(4) for extra in range(4)]
+    for n, f in [*sizes, *sizes, (12, 0), (25, 0), (30, 13), (49, 1), (47, 3)]:
+        for group, W in of_size(rng, n, f, 2, f):
+            yield group, (W, f)
+
+
+def models(lost: Callable[[int], int], grid: int = 2) -> Drawn:
+    """(W,) with 1 to 10 models, of which lost(n) may be hostile."""
+    rng = rng_of("models")
+    for n in [*range(1, 11)] * 3:
+        for group, W in of_size(rng, n, -1, grid, lost(n)):
+            yield group, (W,)
+
+
+def hostile(rng: np.random.Generator, W: np.ndarray, count: int) -> np.ndarray:
+    """Some models replaced by what attackers send to break arithmetic."""
+    W = W.copy()
+    for i in rng.permutation(len(W))[:count]:
+        bad = rng.choice([np.nan, np.inf, -np.inf, 1e300])
+        W[i, :: rng.integers(1, 3)] = bad  # all entries, or every other one
+    return W
+
+
+def honest(factors: tuple[float, ...]) -> Drawn:
+    """(honest models, a factor)."""
+    rng = rng_of("honest")
+    for h in [*range(1, 9), 17] * 3:
+        factor, d = float(rng.choice(factors)), int(rng.integers(2, 6))
+        yield "one model" if h == 1 else "spread", (spread(rng, h, d), factor)
+        yield "one coordinate", (spread(rng, h, 1), factor)
+        yield "duplicates", (spread(rng, h, d)[rng.integers(0, h, h)], factor)
+        yield "float32", (spread(rng, h, d).astype(np.float32), factor)
+        yield FAR, (1e6 + rng.integers(-99, 100, (h, d)) / 1e6, factor)
+
+
+def signalled() -> Drawn:
+    """(W, signals)."""
+    rng = rng_of("signalled")
+    for group, (W, _) in honest((1.0,)):
+        if group != FAR:
+            yield group, (W, rng.uniform(-0.5, 0.5, W.shape).round(3).astype(W.dtype))
+
+
+# --- Risks and weights --------------------------------------------------------------------------------------
+
+
+def risks() -> Drawn:
+    """(risks, own)."""
+    rng = rng_of("risks")
+    for n in [*range(1, 11)] * 3:
+        own, r = int(rng.integers(n)), rng.uniform(0.01, 3, n).round(3)
+        yield "spread", (r, own)
+        yield "ties", (rng.choice([0.5, 1.0, 2.0], n), own)
+        yield "own is the best", (r, int(r.argmin()))
+        yield "own is the worst", (r, int(r.argmax()))
+        yield "float32", (r.astype(np.float32), own)
+        yield "zero", (np.where(rng.random(n) < 0.4, 0.0, r), own)
+        yield "tiny and huge", (r * rng.choice([1e-310, 1e-300, 1.0, 1e300], n), own)
+        yield HOSTILE, (np.where(rng.random(n) < 0.4, rng.choice([np.nan, np.inf], n), r), own)
+        yield HOSTILE, (np.where(np.arange(n) == own, rng.choice([np.nan, np.inf]), r), own)
+
+
+def weighted() -> Drawn:
+    """(weights, W)."""
+    rng = rng_of("weighted")
+    for n in [*range(1, 9)] * 3:
+        c = rng.integers(0, 4, n) + np.eye(n)[rng.integers(n)]
+        c, W = c / c.sum(), spread(rng, n, int(rng.integers(1, 6)))
+        yield "one coordinate" if W.shape[1] == 1 else "spread", (c, W)
+        yield "all on one", (np.eye(n)[rng.integers(n)], W)
+        yield "float32", (c.astype(np.float32), W.astype(np.float32))
+        yield FAR, (c, 1e6 + rng.integers(-99, 100, W.shape) / 1e6)
+        yield HOSTILE, (c, hostile(rng, W, 1))
+        yield HOSTILE, (c, np.where((c == 0)[:, None], np.nan, W))
+
+
+# --- Learning -----------------------------------------------------------------------------------------------
+
+
+def logits() -> Drawn:
+    """(z, y)."""
+    rng = rng_of("logits")
+    for n in [*range(1, 7)] * 3:
+        c = int(rng.integers(2, 7))
+        z, y = (2 * rng.normal(size=(n, c))).round(3), rng.integers(0, c, n)
+        yield "spread", (z, y)
+        yield "ties", (rng.integers(0, 2, (n, c)).astype(float), y)
+        yield "large", (1000 * z, y)
+        yield "float32", (z.astype(np.float32), y)
+        yield PADDING, (z, np.where(rng.random(n) < 0.5, -1, y))
+
+
+def steps() -> Drawn:
+    """(w, g, mu)."""
+    rng = rng_of("steps")
+    for group, (w, gradients, mu) in paths():
+        yield group, (w, gradients[0] if group != "tiny gradients" else rng.normal(size=len(w)), mu)
+
+
+def paths() -> Drawn:
+    """(w, gradients (T, d), mu)."""
+    rng = rng_of("paths")
+    for T in [*range(1, 7)] * 3:
+        d, mu = int(rng.integers(1, 6)), float(rng.choice([0.001, 0.02, 0.1]))
+        w, g = rng.normal(size=d).round(3), rng.normal(size=(T, d)).round(3)
+        yield "one step" if T == 1 else "several steps", (w, g, mu)
+        yield "zero gradients", (w, g * (rng.random(d) < 0.5), mu)
+        yield "tiny gradients", (w, g * 1e-7, mu)
+        yield "float32", (w.astype(np.float32), g.astype(np.float32), mu)
+
+
+def counts() -> Drawn:
+    """(n, f)."""
+    for n in [*range(1, 21), 30, 50, 51, 100]:
+        for f in range(n):
+            supporters = n // 2 + 1 - f
+            yield MAJORITY if supporters < 1 else ("n odd" if n % 2 else "n even"), (n, f)
+
+
+def networks() -> Drawn:
+    """(graph,)"""
+    rng = rng_of("networks")
+    for n in range(1, 9):
+        yield "complete", (graphs.complete(n),)
+        yield "path", (graphs.from_edges(n, [(k, k + 1) for k in range(n - 1)]),)
+        yield "star", (graphs.from_edges(n, [(0, k) for k in range(1, n)]),)
+        if n > 2:
+            yield "ring", (graphs.ring(n),)
+        for p in (0.3, 0.6, 0.8):
+            yield "at random", (graphs.erdos_renyi(n, p, rng),)
+
+
+# --- Cases --------------------------------------------------------------------------------------------------
+
+
+def tolerances(group: str) -> tuple[float, float]:
+    """rtol, atol of a drawn case. Far from the origin, at 1e6, 1e-8 is a hundred roundings."""
+    return {"float32": (1e-4, 1e-5), FAR: (0.0, 1e-8)}.get(group, (1e-9, 1e-12))
+
+
+def from_vectors(family: str, function: str, output: str, arguments: tuple[str, ...]) -> Iterator[Case]:
+    """The cases of the shipped vectors for one function, and its errors as cases that expect None."""
+    content = vectors.shipped(family)
+    for entry in [*content["cases"], *content["errors"]]:
+        if entry["function"] != function:
+            continue
+        inputs = vectors.decode(entry["inputs"])
+        given = tuple(inputs[name] for name in arguments)
+        if "error" in entry:
+            yield Case(entry["id"], "refused", given, None, 0, 0)
+            continue
+        tolerance = entry["tolerances"][output]
+        rtol, atol = (0.0, 0.0) if tolerance == "exact" else (tolerance["rtol"], tolerance["atol"])
+        yield Case(
+            entry["id"], group_of(function, given), given, vectors.decode(entry["expected"])[output], rtol, atol
+        )
+
+
+def group_of(function: str, inputs: Inputs) -> str:
+    """Where a vector is counted."""
+    numbers = np.concatenate([np.ravel(value).astype(float) for value in inputs])
+    if not np.isfinite(numbers).all() or abs(numbers).max() > 1e100:
+        return HOSTILE
+    if function == "alie_z" and 2 * inputs[1] > inputs[0]:
+        return MAJORITY
+    if function == "softmax_cross_entropy" and (inputs[1] < 0).any():
+        return PADDING
+    return FAR if abs(numbers).max() >= 1e6 else "vectors"

@@ -1,0 +1,172 @@
+"""Whole rounds of Algorithm 1 as cases: the groups are the steps of a round, in the order in which they happen.
+
+A function that returns only the next parameters is still told which step leaves the path first: the settings of
+a group need its step and those before it, and no later one.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from refimpl import algorithm, draws, graphs, models, vectors
+from refimpl.aggregate import RULES
+from refimpl.algorithm import Setting, State
+from refimpl.attacks import ATTACKS
+from refimpl.audit.agreement import agree
+from refimpl.audit.calls import Answer, on_host
+from refimpl.audit.cases import HOSTILE, Case, Drawn
+from refimpl.audit.report import Difference, shown
+from refimpl.optim import OPTIMIZERS
+
+STEPS = ("gradient", "local", "sent", "risks", "weights", "W")
+LADDER = LOCAL, AVERAGE, ATTACK, CHOICE, RISK, _ = (
+    "local step",
+    "who is averaged",
+    "what attackers send and keep",
+    "the baselines' choice",
+    "risks and weights",
+    HOSTILE,
+)
+
+
+def define(*inputs: Any) -> dict[str, np.ndarray]:
+    return read(algorithm.round_(*inputs))
+
+
+def read(returned: Any) -> dict[str, np.ndarray]:
+    """The steps by name from what a round returned: the next W alone, or anything that has W or state."""
+    if hasattr(returned, "detach") or not (isinstance(returned, dict) or hasattr(returned, "_fields")):
+        return {"W": on_host(returned)}
+    fields = dict(returned) if isinstance(returned, dict) else returned._asdict()
+    if "state" in fields:
+        fields["W"] = fields["state"].W
+    if "W" not in fields:
+        raise ValueError(f"returns {', '.join(map(str, fields))}, but neither W nor state")
+    return {step: on_host(fields[step]) for step in STEPS if fields.get(step) is not None}
+
+
+# --- Settings -----------------------------------------------------------------------------------------------
+
+LIES = ("sign-flip", "arbitrary", "foe", "alie")
+LOCAL_STEPS: list[dict[str, Any]] = [
+    {},
+    {"l2": 0.5},
+    {"step_size": lambda k, t: 0.1 * (k + 1) / t},
+    {"optimizer": "adam", "step_size": 0.05},
+]
+IRREGULAR = graphs.from_edges(6, [(0, 1), (1, 2), (2, 3), (3, 4), (4, 5), (5, 0), (1, 4), (1, 3)])
+
+
+def problem(seed: int, graph: np.ndarray, attackers: list[int], **options: Any) -> tuple:
+    """(setting, state, batch, signals) of a round of a small network; worker 1 has two rows of padding."""
+    rng = np.random.default_rng(seed)
+    N, n, model = len(graph), 8, models.mlp([3, 4, 3])
+    X, y = rng.normal(size=(N, n, 3)).round(2), rng.integers(0, 3, (N, n))
+    y[1, 6:] = -1
+    t, optimizer = int(rng.integers(0, 3)), OPTIMIZERS[options.get("optimizer", "sgd")]
+    W = (3 * draws.initial(model.layout, N, rng)).round(3)
+    memory = rng.uniform(0.1, 0.2, (optimizer.slots, *W.shape)).round(3) * (t > 0)
+    batch = np.stack([rng.permutation(6)[:3] for _ in range(N)])
+    setting = Setting(
+        model, X, y, graph, np.array(attackers, int), batch_size=3, **{"step_size": 0.3} | options
+    )
+    draw = ATTACKS[setting.attack].draw
+    signals = draw(len(attackers), W.shape[1], rng).round(3) if draw and attackers else None
+    return setting, State(W, memory, t), batch, signals
+
+
+def draw() -> Drawn:
+    """Rounds that need one step more from group to group."""
+    whole = graphs.complete(6)
+    for seed, graph in enumerate((whole, graphs.ring(6), IRREGULAR)):
+        made = [problem(seed, graph, [], rule="local", **options) for options in LOCAL_STEPS]
+        made += [problem(seed, graph, [], rule="average")]
+        made += [problem(seed, graph, [1, 4], rule="average", attack=attack) for attack in LIES]
+        made += [problem(seed, graph, [2], rule=rule, attack="sign-flip") for rule in ("medoid", "median")]
+        made += [problem(seed, whole, [2, 3], rule="trimmed-mean", attack="foe")]
+        made += [problem(seed, whole, [4], rule="krum", attack="foe")]
+        for rule in ("inverse-risk", "adaptive"):
+            for attack in ("none", "sign-flip", "alie"):
+                made += [problem(seed, graph, [4], rule=rule, attack=attack)]
+                made += [problem(seed + 10, graph, [1, 2], rule=rule, attack=attack, risk="batch")]
+        made += [problem(seed + 20, graph, [3], rule="adaptive", l2=0.5)]
+        yield from ((step_of(inputs[0]), inputs) for inputs in made)
+        for rule, bad in (("adaptive", np.nan), ("adaptive", -np.inf), ("inverse-risk", -np.inf)):
+            yield HOSTILE, lost(problem(seed, graph, [3], rule=rule), bad)
+        yield CHOICE, problem(seed, graphs.complete(10), [], rule="trimmed-mean")
+
+
+def lost(problem: tuple, bad: float) -> tuple:
+    """The attacker's model with one bad entry, a hidden unit's bias: at -infinity its risk looks finite."""
+    setting, state, batch, signals = problem
+    W = state.W.copy()
+    W[setting.attackers, 12] = bad
+    return setting, state._replace(W=W), batch, signals
+
+
+# --- Vectors ------------------------------------------------------------------------------------------------
+
+
+def from_vectors() -> Iterator[Case]:
+    """The rounds of the shipped vectors that a Setting can say: no smoothing, no messages out of nowhere."""
+    for entry in vectors.shipped("round")["cases"]:
+        given = vectors.decode(entry["inputs"]) if entry["function"] == "round" else {}
+        if given.get("smoothing") == 1 and given["attack"] in ATTACKS:
+            expected = vectors.decode(entry["expected"])
+            wanted = {step: expected[step] for step in STEPS if step in expected}
+            inputs = _inputs(given)
+            yield Case(entry["id"], step_of(inputs[0]), inputs, wanted, 1e-9, 1e-12)
+
+
+def step_of(s: Setting) -> str:
+    """The last step that a setting needs."""
+    if s.rule == "local":
+        return LOCAL
+    if s.rule == "average":
+        return ATTACK if len(s.attackers) else AVERAGE
+    return RISK if RULES[s.rule].scores else CHOICE
+
+
+def _inputs(given: dict[str, Any]) -> tuple:
+    names = ("X", "y", "graph", "attackers", "rule", "attack", "risk", "optimizer")
+    batch, W, before = given["batch"], given["W"], given.get("optimizer_state")
+    setting = Setting(
+        models.mlp(given["model"]["sizes"]),
+        **{name: given[name] for name in names},
+        step_size=given["lr"],
+        batch_size=batch.shape[1],
+    )
+    setting = setting._replace(attackers=setting.attackers.astype(int))  # an empty list has no dtype
+    state = (
+        State(W, np.stack([before["m"], before["v"]]), before["t"]) if before else algorithm.start(setting, W)
+    )
+    return setting, state, batch, given.get("signals")
+
+
+# --- One difference ----------------------------------------------------------------------------------------
+
+
+def difference(case: Case, answer: Answer) -> Difference:
+    """The setting in words, and the first number that differs."""
+    s, state = case.inputs[:2]
+    about = {"rule": s.rule, "attack": s.attack, "risk": s.risk, "optimizer": s.optimizer, "l2": s.l2}
+    about |= {"attackers": shown(s.attackers), "neighbours": shown(s.graph.sum(axis=1) - 1), "t": state.t}
+    inputs = {name: str(value) for name, value in about.items()}
+    if answer.value is None:
+        return Difference(case.name, inputs, "W", answer.problem)
+    step = next(
+        name
+        for name in case.expected
+        if name in answer.value and not agree(case, case.expected, answer.value, name)
+    )
+    expected, value = case.expected[step], answer.value[step]
+    if expected.shape != value.shape:
+        return Difference(case.name, inputs, f"{step} of shape {expected.shape}", f"shape {value.shape}")
+    close = np.isclose(value, expected, rtol=case.rtol, atol=case.atol, equal_nan=True)
+    k, i = map(int, np.argwhere(~close)[0])
+    row = "worker" if expected.shape[1] != len(s.graph) else "receiver"
+    place = f"{step}[{k}, {i}] = "
+    who = "an attacker" if k in s.attackers else "normal"
+    why = f"{row} {k} is {who}; {(~close).any(axis=1).sum()} rows differ"
+    return Difference(case.name, inputs, place + shown(expected[k, i]), place + shown(value[k, i]), why)
