@@ -40,6 +40,11 @@ def decode(value: Any) -> Any:
         return {key: decode(entry) for key, entry in value.items()}
     if isinstance(value, list):
         return [decode(entry) for entry in value]
+    return number(value)
+
+
+def number(value: Any) -> Any:
+    """NaN or an infinity for its name; anything else as it is."""
     return NOT_FINITE.get(value, value) if isinstance(value, str) else value
 
 
@@ -49,7 +54,10 @@ def close(expected: Any, answer: Any, tolerance: Any) -> bool:
     if not numbers or not math.isfinite(expected) or tolerance == "exact":
         both_nan = numbers and math.isnan(expected) and math.isnan(answer)
         return both_nan or (expected == answer and isinstance(expected, bool) == isinstance(answer, bool))
-    return abs(answer - expected) <= tolerance["atol"] + tolerance["rtol"] * abs(expected)
+    try:
+        return abs(answer - expected) <= tolerance["atol"] + tolerance["rtol"] * abs(expected)
+    except OverflowError:  # an integer beyond all floats
+        return False
 
 
 def parting(where: str, expected: Any, answer: Any, tolerance: Any) -> tuple[str, Any, Any] | None:
@@ -67,11 +75,11 @@ def parting(where: str, expected: Any, answer: Any, tolerance: Any) -> tuple[str
         if not isinstance(data, list) or len(data) != len(expected["data"]):
             return where, f"{len(expected['data'])} numbers in data", _brief(data)
         for i, (e, a) in enumerate(zip(expected["data"], data, strict=True)):
-            if not close(decode(e), decode(a), tolerance):
+            if not close(number(e), number(a), tolerance):
                 index = ", ".join(str(int(j)) for j in np.unravel_index(i, shape))
                 return f"{where}[{index}]", e, _brief(a)
         return None
-    same = close(decode(expected), decode(answer), tolerance)
+    same = close(number(expected), number(answer), tolerance)
     return None if same else (where, expected, _brief(answer))
 
 
@@ -117,17 +125,31 @@ class InputError(Exception):
 
 
 def read(path: Path, what: str) -> dict:
-    """A vector file, or answers to one. Raises InputError if it is neither."""
+    """A vector file, or answers to one. Raises InputError if it is neither, or answers a case twice."""
     try:
         content = json.loads(path.read_text())
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise InputError(f"cannot read {what} {path}: {error}") from None
-    entries = [] if not isinstance(content, dict) else [content.get(key, []) for key in ("cases", "errors")]
-    if not entries or not all(
-        isinstance(part, list) and all(isinstance(e, dict) and "id" in e for e in part) for part in entries
-    ):
+    parts = [content.get(key, []) for key in ("cases", "errors")] if isinstance(content, dict) else [None]
+    if not all(isinstance(part, list) and all(map(_well_formed, part)) for part in parts):
         raise InputError(f"{path} is not of the form of a vector file: see docs/PORTING.md")
+    ids = [entry["id"] for part in parts for entry in part]
+    twice = [id_ for i, id_ in enumerate(ids) if id_ in ids[:i]]
+    if twice:
+        raise InputError(f"{path} has the id {twice[0]!r} more than once")
     return content
+
+
+def _well_formed(entry: Any) -> bool:
+    """Has it an id, and are its outputs or its error, if any, objects?"""
+    if not isinstance(entry, dict) or not isinstance(entry.get("id"), str):
+        return False
+    outputs, error = entry.get("expected") or {}, entry.get("error") or {}
+    return (
+        isinstance(outputs, dict)
+        and isinstance(error, dict)
+        and all(isinstance(error.get(key, ""), str) for key in ("kind", "message"))
+    )
 
 
 def shipped(family: str) -> dict:

@@ -251,6 +251,13 @@ def change_first(key, value):
         ("rules", lambda a: a["cases"][0]["expected"]["w"]["data"].__setitem__(1, None), "w[1]: expected"),
         ("rules", lambda a: a["cases"][0]["expected"]["w"]["data"].__setitem__(1, "NaN"), ", got NaN"),
         ("rules", lambda a: a["cases"][0]["expected"]["w"]["data"].__setitem__(2, "a lot"), ", got a lot"),
+        ("rules", lambda a: a["cases"][0]["expected"]["w"]["data"].__setitem__(2, 10**400), ", got 1000"),
+        (
+            "rules",
+            lambda a: a["cases"][0]["expected"]["w"]["data"].__setitem__(2, {"shape": 1, "data": [1]}),
+            ", got {'shape': 1",
+        ),
+        ("mlp", change_first("size", [{"shape": "x", "data": 3}]), "size: expected 1202, got [{'shape'"),
         (
             "graphs",
             lambda a: a["cases"][0]["expected"]["graph"]["data"].__setitem__(0, 1),
@@ -310,6 +317,26 @@ def test_close(expected, answer, tolerance, same):
         ("{", [], "cannot read answers .*answers.json: "),
         ("[]", [], "is not of the form of a vector file: see docs/PORTING.md"),
         ('{"name": "rules", "cases": 3}', [], "is not of the form"),
+        *(
+            (f'{{"name": "rules", "version": 1, "cases": [{entry}]}}', [], "is not of the form")
+            for entry in (
+                "[]",
+                '{"expected": {}}',
+                '{"id": ["a"]}',
+                '{"id": "a", "expected": 3}',
+                '{"id": "a", "expected": [1]}',
+                '{"id": "a", "expected": "w"}',
+                '{"id": "a", "error": "invalid argument"}',
+                '{"id": "a", "error": {"kind": 3}}',
+                '{"id": "a", "error": {"kind": "invalid argument", "message": 6}}',
+            )
+        ),
+        (
+            '{"name": "rules", "version": 1, "cases": [{"id": "a"}], "errors": [{"id": "a"}]}',
+            [],
+            "answers.json has the id 'a' more than once",
+        ),
+        ("[" * 100000, [], "cannot read answers .*answers.json: "),
         ('{"name": "rule", "version": 1}', [], "names the family 'rule', choose from adam, affine, "),
         ('{"name": "rules", "version": 2}', [], "answers version 2, these are 1"),
         ('{"name": "rules", "version": 1}', ["--vectors", "nowhere"], "no vectors in nowhere: give --vectors "),
@@ -321,6 +348,15 @@ def test_a_file_that_cannot_be_used_is_one_line_and_status_2(tmp_path, capsys, c
     assert re.search(message, printed.err)
     assert printed.err.count("\n") == 1
     assert printed.out == ""
+
+
+def test_a_wrong_first_answer_is_not_hidden_by_a_second(tmp_path, capsys):
+    content = answers("rules")
+    first = copy.deepcopy(content["cases"][0])
+    first["expected"]["w"]["data"][0] += 1
+    content["cases"].insert(0, first)
+    assert check(tmp_path, content) == 2
+    assert f"has the id '{first['id']}' more than once" in capsys.readouterr().err
 
 
 def test_a_bad_command_line_is_status_2(capsys):

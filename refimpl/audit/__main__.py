@@ -21,7 +21,7 @@ from refimpl.audit.calls import FORMS
 from refimpl.audit.judge import judge
 from refimpl.audit.kinds import KINDS
 from refimpl.audit.report import NOT_JUDGED
-from refimpl.audit.variants import variants_of
+from refimpl.audit.variants import VARIANTS
 from refimpl.vectors import InputError
 
 
@@ -70,7 +70,7 @@ def listing(kinds: list[str]) -> str:
     for name in kinds:
         kind = KINDS[name]
         lines += [f"{name}: {kind.about} ({kind.reference})", f"  called as {kind.call}"]
-        for variant in variants_of(name):
+        for variant in VARIANTS[name]:
             used = f" [{variant.used_by}]" if variant.used_by else ""
             lines += textwrap.wrap(
                 f"{variant.name}: {variant.about}{used}", 110, initial_indent="  - ", subsequent_indent="    "

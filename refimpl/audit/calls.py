@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-Read = Callable[[Any], Any]
+Inputs = tuple[Any, ...]
 
 
 class Answer(NamedTuple):
@@ -90,47 +90,55 @@ def _named(value: Any) -> str:
 class Caller:
     """The function with everything that is known about how to call it."""
 
-    def __init__(self, function: Callable, form: str, read: Read = on_host, limit: float = 3.0) -> None:
+    def __init__(
+        self, function: Callable, form: str, read: Callable[[Any, Inputs], Any], limit: float = 3.0
+    ) -> None:
         self.function, self.form, self.read, self.limit = function, form, read, limit
 
-    def __call__(self, inputs: Sequence[Any]) -> Answer:
+    def __call__(self, inputs: Inputs) -> Answer:
         """Its answer to one set of inputs."""
         return self.all([inputs])[0]
 
-    def all(self, many: Sequence[Sequence[Any]], seconds: float = math.inf) -> list[Answer]:
+    def all(self, many: Sequence[Inputs], seconds: float = math.inf) -> list[Answer]:
         """Its answers, in order, until it hangs or the time is over; at least one.
 
         They are computed in a thread of their own, which is left behind if the function hangs.
         """
         answers: list[Answer] = []
-        begun = last = time.monotonic()
-        stop = threading.Event()
+        stop, end = threading.Event(), time.monotonic() + seconds
 
         def work() -> None:
             for inputs in many:
                 answers.append(self._call(inputs))
-                if stop.is_set() or time.monotonic() - begun > seconds:
+                if stop.is_set() or time.monotonic() > end:
                     return
 
         thread = threading.Thread(target=work, daemon=True)
-        thread.start()
-        known = 0
+        with redirect_stdout(sys.stderr):  # what the function prints is no part of a report
+            thread.start()
+            if self._waited(thread, answers):
+                return answers
+        stop.set()
+        return [*answers, Answer(problem=f"no answer within {self.limit:g} s", late=True)]
+
+    def _waited(self, thread: threading.Thread, answers: list[Answer]) -> bool:
+        """Waits for the thread as long as answers come; False if one of them took too long."""
+        known, last = 0, time.monotonic()
         while thread.is_alive():
             thread.join(self.limit / 20)
             if len(answers) > known:
                 known, last = len(answers), time.monotonic()
             elif time.monotonic() - last > self.limit and thread.is_alive():
-                stop.set()
-                return [*answers[:known], Answer(problem=f"no answer within {self.limit:g} s", late=True)]
-        return answers
+                return False
+        return True
 
-    def _call(self, inputs: Sequence[Any]) -> Answer:
+    def _call(self, inputs: Inputs) -> Answer:
         given, kept = ([in_form(self.form, value) for value in inputs] for _ in range(2))
         try:
-            with np.errstate(all="ignore"), redirect_stdout(sys.stderr):
+            with np.errstate(all="ignore"):
                 returned = self.function(*given)
-            value = self.read(returned)
-        except BaseException as error:
+            value = self.read(returned, inputs)
+        except BaseException as error:  # whatever it raises, sys.exit() included, is its answer
             return Answer(problem=f"{type(error).__name__}: {_line(error)}")
         wrote = tuple(i for i, (a, b) in enumerate(zip(given, kept, strict=True)) if not same(a, b))
         return Answer(value, dtype=dtype_of(returned), wrote=wrote)

@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from refimpl import graphs, vectors
+from refimpl.audit.calls import Inputs
 
-Inputs = tuple[Any, ...]
 Drawn = Iterator[tuple[str, Inputs]]
 
 HOSTILE, FAR, PADDING, MAJORITY = "hostile", "far from the origin", "padding", "majority of attackers"
@@ -188,8 +188,7 @@ def counts() -> Drawn:
     """(n, f)."""
     for n in [*range(1, 21), 30, 50, 51, 100]:
         for f in range(n):
-            supporters = n // 2 + 1 - f
-            yield MAJORITY if supporters < 1 else ("n odd" if n % 2 else "n even"), (n, f)
+            yield outnumbered(n, f) or ("n odd" if n % 2 else "n even"), (n, f)
 
 
 def networks() -> Drawn:
@@ -213,8 +212,13 @@ def tolerances(group: str) -> tuple[float, float]:
     return {"float32": (1e-4, 1e-5), FAR: (0.0, 1e-8)}.get(group, (1e-9, 1e-12))
 
 
-def from_vectors(family: str, function: str, output: str, arguments: tuple[str, ...]) -> Iterator[Case]:
-    """The cases of the shipped vectors for one function, and its errors as cases that expect None."""
+def from_vectors(
+    family: str, function: str, output: str, arguments: tuple[str, ...], group: Callable[..., str]
+) -> Iterator[Case]:
+    """The cases of the shipped vectors for one function, and its errors as cases that expect None.
+
+    `group` says where inputs are counted if not by their size.
+    """
     content = vectors.shipped(family)
     for entry in [*content["cases"], *content["errors"]]:
         if entry["function"] != function:
@@ -224,20 +228,22 @@ def from_vectors(family: str, function: str, output: str, arguments: tuple[str, 
         if "error" in entry:
             yield Case(entry["id"], "refused", given, None, 0, 0)
             continue
-        tolerance = entry["tolerances"][output]
+        expected, tolerance = vectors.decode(entry["expected"])[output], entry["tolerances"][output]
         rtol, atol = (0.0, 0.0) if tolerance == "exact" else (tolerance["rtol"], tolerance["atol"])
-        yield Case(
-            entry["id"], group_of(function, given), given, vectors.decode(entry["expected"])[output], rtol, atol
-        )
+        yield Case(entry["id"], group(*given) or by_size(given), given, expected, rtol, atol)
 
 
-def group_of(function: str, inputs: Inputs) -> str:
+def by_size(inputs: Inputs) -> str:
     """Where a vector is counted."""
     numbers = np.concatenate([np.ravel(value).astype(float) for value in inputs])
     if not np.isfinite(numbers).all() or abs(numbers).max() > 1e100:
         return HOSTILE
-    if function == "alie_z" and 2 * inputs[1] > inputs[0]:
-        return MAJORITY
-    if function == "softmax_cross_entropy" and (inputs[1] < 0).any():
-        return PADDING
     return FAR if abs(numbers).max() >= 1e6 else "vectors"
+
+
+def padded(z: np.ndarray, y: np.ndarray) -> str:
+    return PADDING if (y < 0).any() else ""
+
+
+def outnumbered(n: int, f: int) -> str:
+    return MAJORITY if n // 2 + 1 - f < 1 else ""  # no supporter is needed

@@ -1,42 +1,21 @@
-"""What can be judged: each kind with its definition, how it is called, and on which cases."""
+"""The table of what can be judged; `--as` takes its names."""
 
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
 
 import numpy as np
 
 from refimpl import aggregate, attacks, layers, optim
-from refimpl.audit import cases, relations, rounds, why
-from refimpl.audit.calls import Read, on_host
-from refimpl.audit.cases import Case, Drawn
-from refimpl.audit.relations import Relation
+from refimpl.audit import cases, relations, rounds, small, why
+from refimpl.audit.cases import Case
+from refimpl.audit.kind import Kind
 from refimpl.mixing import metropolis_weights
 
 
-class Kind(NamedTuple):
-    arguments: tuple[str, ...]
-    returns: str
-    define: Callable[..., Any]
-    about: str
-    reference: str
-    draw: Callable[[], Drawn]
-    why: Callable[..., str] | None = None
-    """(*inputs) -> the line of arithmetic that leads to the definition's answer"""
-    vectors: Callable[[tuple[str, ...]], Iterator[Case]] = lambda arguments: iter(())
-    """(names of the arguments) -> the cases among the shipped vectors"""
-    relations: tuple[Relation, ...] = ()
-    selects: bool = False  # is the answer one of the models?
-    optional: bool = False  # may the last argument be left out? It is 1 by default.
-    read: Read = on_host
-
-    @property
-    def call(self) -> str:
-        return f"({', '.join(self.arguments)}) -> {self.returns}"
-
-
-def _vectors(family: str, function: str, output: str) -> Callable[..., Iterator[Case]]:
-    """The vectors of one function."""
-    return lambda arguments: cases.from_vectors(family, function, output, arguments)
+def _vectors(
+    family: str, function: str, output: str, group: Callable[..., str] = lambda *inputs: ""
+) -> Callable[..., Iterator[Case]]:
+    """The vectors of one function; see cases.from_vectors."""
+    return lambda arguments: cases.from_vectors(family, function, output, arguments, group)
 
 
 # --- Definitions that take another form here ----------------------------------------------------------------
@@ -52,14 +31,14 @@ def adam(w: np.ndarray, gradients: np.ndarray, mu: float) -> np.ndarray:
 
 def sgd_vectors(arguments: tuple[str, ...]) -> Iterator[Case]:
     """For one worker: theirs are matrices."""
-    for case in cases.from_vectors("sgd", "sgd", "W", ("W", "G", "lr")):
+    for case in _vectors("sgd", "sgd", "W")(("W", "G", "lr")):
         W, G, mu = case.inputs
         yield case._replace(inputs=(W.ravel(), G.ravel(), mu), expected=case.expected.ravel())
 
 
 def adam_vectors(arguments: tuple[str, ...]) -> Iterator[Case]:
     """Those with Adam's usual constants, for one worker. The vectors hold the whole path."""
-    for case in cases.from_vectors("adam", "adam", "W", ("W", "gradients", "lr", "beta1", "beta2", "eps")):
+    for case in _vectors("adam", "adam", "W")(("W", "gradients", "lr", "beta1", "beta2", "eps")):
         W, G, mu, *constants = case.inputs
         if constants == [0.9, 0.999, 1e-8]:
             inputs = W.ravel(), G.reshape(len(G), -1), mu
@@ -76,6 +55,7 @@ KINDS: dict[str, Kind] = {
         "c_l proportional to 1 / r_l over the models with r_l <= r_own, 0 elsewhere",
         "the paper's Eq. (6)",
         cases.risks,
+        small.risks_and_own,
         why.adaptive_weights,
         _vectors("weights", "adaptive_weights", "weights"),
         relations.OF_RISKS,
@@ -87,6 +67,7 @@ KINDS: dict[str, Kind] = {
         "c_l proportional to 1 / r_l",
         "the paper's Eq. (5)",
         lambda: ((group, (r,)) for group, (r, own) in cases.risks()),
+        small.risks,
         why.inverse_risk_weights,
         _vectors("weights", "inverse_risk_weights", "weights"),
         relations.OF_RISKS,
@@ -98,6 +79,7 @@ KINDS: dict[str, Kind] = {
         "sum_l c_l w_l; a model of weight 0 contributes nothing, whatever it holds",
         "the paper's Eq. (3)",
         cases.weighted,
+        small.weighted,
         why.combine,
         _vectors("combine", "combine", "w"),
         relations.OF_WEIGHTED_MODELS,
@@ -109,6 +91,7 @@ KINDS: dict[str, Kind] = {
         "the mean of the models",
         "the paper's Sec. 5",
         lambda: cases.models(lambda n: 1),
+        small.models,
         why.average,
         _vectors("rules", "average", "w"),
         relations.OF_MODELS,
@@ -120,6 +103,7 @@ KINDS: dict[str, Kind] = {
         "the model with the smallest sum of Euclidean distances to the others; ties to the first",
         "the paper's Sec. 5",
         lambda: cases.models(lambda n: (n - 1) // 2, grid=1),
+        small.models,
         why.medoid,
         _vectors("rules", "medoid", "w"),
         relations.OF_MODELS,
@@ -132,6 +116,7 @@ KINDS: dict[str, Kind] = {
         "the median of each coordinate, the mean of the middle two if n is even; NaN counts as +infinity",
         "BRIDGE-M, Fang et al. 2022",
         lambda: cases.models(lambda n: (n - 1) // 2),
+        small.models,
         why.median,
         _vectors("rules", "coordinate_median", "w"),
         relations.OF_MODELS,
@@ -143,6 +128,7 @@ KINDS: dict[str, Kind] = {
         "the mean of each coordinate without its f lowest and f highest values; NaN counts as +infinity",
         "BRIDGE-T, Fang et al. 2022",
         lambda: cases.neighbourhoods(lambda f: 2 * f + 1),
+        small.neighbourhood,
         why.trimmed_mean,
         _vectors("rules", "trimmed_mean", "w"),
         relations.OF_MODELS,
@@ -154,6 +140,7 @@ KINDS: dict[str, Kind] = {
         "the model with the least sum of squared distances to its n - f - 2 nearest others; ties to the first",
         "Blanchard et al. 2017",
         lambda: cases.neighbourhoods(lambda f: 2 * f + 3),
+        small.neighbourhood,
         why.krum,
         _vectors("rules", "krum", "w"),
         relations.OF_MODELS,
@@ -166,6 +153,7 @@ KINDS: dict[str, Kind] = {
         "-sigma times each attacker's own model",
         "the paper's Sec. 2.2",
         lambda: cases.honest((1.0, 0.5, 3.0)),
+        small.models_and_factor,
         why.sign_flip,
         _vectors("attacks", "sign_flip", "sent"),
         relations.OF_ROWS,
@@ -178,6 +166,7 @@ KINDS: dict[str, Kind] = {
         "each attacker's own model times random signals, entry by entry",
         "the paper's Sec. 5",
         cases.signalled,
+        small.models_and_signals,
         why.arbitrary,
         _vectors("attacks", "arbitrary", "sent"),
         relations.OF_TWO_ROWS,
@@ -189,6 +178,7 @@ KINDS: dict[str, Kind] = {
         "-epsilon times the mean of the honest models",
         "Xie et al. 2020",
         lambda: cases.honest((1.0, 0.1, 1.1, 2.0)),
+        small.models_and_factor,
         why.fall_of_empires,
         _vectors("attacks", "fall_of_empires", "sent"),
         (relations.ORDER_OF_MODELS,),
@@ -201,6 +191,7 @@ KINDS: dict[str, Kind] = {
         "mean - z standard deviations of the honest models, by coordinate, with divisor h (ddof 0)",
         "Baruch et al. 2019",
         lambda: cases.honest((0.18, 0.929, 1.5, 0.3)),
+        small.models_and_factor,
         why.alie,
         _vectors("attacks", "a_little_is_enough", "sent"),
         relations.OF_MODELS,
@@ -212,8 +203,9 @@ KINDS: dict[str, Kind] = {
         "Phi^-1((h - s) / h) with h = n - f honest workers, s = floor(n / 2 + 1) - f supporters",
         "Baruch et al. 2019",
         cases.counts,
+        small.counts,
         why.alie_z,
-        _vectors("attacks", "alie_z", "z"),
+        _vectors("attacks", "alie_z", "z", cases.outnumbered),
     ),
     "softmax-cross-entropy": Kind(
         ("z", "y"),
@@ -222,8 +214,9 @@ KINDS: dict[str, Kind] = {
         "log(sum_j exp z_j) - z_y of each row; a row with label -1 is padding and has loss 0",
         "the paper's supplement C",
         cases.logits,
+        small.logits,
         why.softmax_cross_entropy,
-        _vectors("softmax_cross_entropy", "softmax_cross_entropy", "losses"),
+        _vectors("softmax_cross_entropy", "softmax_cross_entropy", "losses", cases.padded),
         relations.OF_LOGITS,
     ),
     "sgd": Kind(
@@ -233,6 +226,7 @@ KINDS: dict[str, Kind] = {
         "w - mu g",
         "the paper's Eq. (2)",
         cases.steps,
+        small.step,
         why.sgd,
         sgd_vectors,
         relations.OF_PARAMETERS,
@@ -244,6 +238,7 @@ KINDS: dict[str, Kind] = {
         "w - mu m_hat / (sqrt(v_hat) + eps), with both moments corrected for their start at 0",
         "Kingma and Ba 2015",
         cases.paths,
+        small.path,
         why.adam,
         adam_vectors,
         relations.OF_PARAMETERS,
@@ -255,6 +250,7 @@ KINDS: dict[str, Kind] = {
         "W_ij = 1 / (1 + max(d_i, d_j)) on edges, d without the worker itself; W_ii = 1 - the rest of the row",
         "Xiao and Boyd 2004",
         cases.networks,
+        small.network,
         why.metropolis_weights,
         relations=relations.OF_WORKERS,
     ),
@@ -267,5 +263,7 @@ KINDS: dict[str, Kind] = {
         rounds.draw,
         vectors=lambda arguments: rounds.from_vectors(),
         read=rounds.read,
+        difference=rounds.difference,
+        leaves_at=rounds.leaves_at,
     ),
 }

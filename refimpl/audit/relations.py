@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from refimpl.audit.cases import Inputs
+from refimpl.audit.calls import Inputs
 
 
 class Relation(NamedTuple):
@@ -27,9 +27,9 @@ def same(answer: np.ndarray) -> np.ndarray:
     return answer
 
 
-ORDER = "does not depend on the order of the models"
+ORDER = "independent of the order of the models"
 TRANSLATION = "moves with a translation of the models"
-ROWS = "its rows do not depend on each other"
+ROWS = "rows independent of each other"
 
 ORDER_OF_MODELS = Relation(ORDER, lambda W, *rest: (W[::-1], *rest), same)
 OF_MODELS = (ORDER_OF_MODELS, Relation(TRANSLATION, lambda W, *rest: (moved(W), *rest), moved))
@@ -43,15 +43,13 @@ OF_RISKS = (
         lambda r, *own: (r[::-1], *(len(r) - 1 - k for k in own)),
         reverse,
     ),
-    Relation("does not depend on the scale of the risks", lambda r, *own: (4 * r, *own), same),
+    Relation("independent of the scale of the risks", lambda r, *own: (4 * r, *own), same),
 )
 OF_ROWS = (Relation(ROWS, lambda W, *rest: (W[::-1], *rest), reverse),)
 OF_TWO_ROWS = (Relation(ROWS, lambda a, b: (a[::-1], b[::-1]), reverse),)
 OF_LOGITS = (
-    Relation("does not depend on a constant in the logits", lambda z, y: (z + 4, y), same),
+    Relation("independent of a constant in the logits", lambda z, y: (z + 4, y), same),
     *OF_TWO_ROWS,
 )
 OF_PARAMETERS = (Relation("moves with the parameters", lambda w, *rest: (w + 2, *rest), lambda w: w + 2),)
-OF_WORKERS = (
-    Relation("does not depend on the workers' numbers", lambda A: (A[::-1, ::-1],), lambda M: M[::-1, ::-1]),
-)
+OF_WORKERS = (Relation("moves with the workers' numbers", lambda A: (A[::-1, ::-1],), lambda M: M[::-1, ::-1]),)

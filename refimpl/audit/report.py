@@ -1,10 +1,13 @@
 """What a judge has to say: as an object, as text, as JSON."""
 
+import textwrap
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
 
 RIGHT, DIFFERENT, NOT_JUDGED = 0, 1, 2
+WIDTH, INDENT = 80, 12
 
 
 class Count(NamedTuple):
@@ -40,8 +43,14 @@ class Agreement(NamedTuple):
         return self.ordinary.agreed, sum(count.agreed for count in self.apart.values())
 
     @property
-    def explained(self) -> int:
-        return self.explains.agreed if self.explains else 0
+    def explained(self) -> float:
+        """The share of the differences that it explains."""
+        return self.explains.agreed / self.explains.of if self.explains else 0.0
+
+    @property
+    def title(self) -> str:
+        used = f" ({self.used_by})" if self.used_by else ""
+        return f"{self.name}: {self.about}{used}"
 
     def __str__(self) -> str:
         apart = [f"{group} {count}" for group, count in self.apart.items()]
@@ -82,39 +91,46 @@ class Report(NamedTuple):
         return _plain(self._asdict())
 
     def __str__(self) -> str:
-        lines = [f"{self.name}, judged as {self.kind}: {self.verdict}", f"  the definition: {self.definition}"]
-        if self.problem:
-            lines.append(f"  {self.problem}")
-        if self.agreement:
-            lines.append(f"  agrees with the definition in {self.agreement}")
-        if self.groups and self.agreement and not self.agreement.full:
-            failed = [f"{group} {count}" for group, count in self.groups.items() if count.agreed < count.of]
-            lines.append(f"  where it does not: {', '.join(failed)}")
-        if self.variant:
-            lines.append(f"  agrees in {self.variant} with: {self.variant.name} ({self.variant.about})")
-        if self.closest:
-            lines.append(f"  the closest variant explains {self.closest.explains} differences:")
-            lines.append(f"    {self.closest.name} ({self.closest.about}); it agrees in {self.closest}")
-        for group, like in (self.by_group or {}).items():
-            lines.append(f"  {group}, it is: {like.name} ({like.about})")
-        found = self.variant or self.closest
-        if found and found.used_by:
-            lines.append(f"    used by: {found.used_by}")
-        if self.step:
-            lines.append(f"  leaves the path first at: {self.step}")
-        if self.difference:
-            lines += _shown(self.difference)
-        return "\n".join([*lines, *(f"  {note}" for note in self.notes)])
+        """For a terminal of 80 columns."""
+        title = f"{self.name}, judged as {self.kind}: {self.verdict}"
+        lines = [*textwrap.wrap(title, WIDTH, subsequent_indent="  "), ""]
+        for label, text in _parts(self):
+            lines += textwrap.wrap(
+                text, WIDTH, initial_indent=label.ljust(INDENT), subsequent_indent=" " * INDENT
+            )
+        return "\n".join(lines)
 
 
-def _shown(difference: Difference) -> list[str]:
+def _parts(r: Report) -> Iterator[tuple[str, str]]:
+    """The report's paragraphs, each with its label."""
+    yield "definition", r.definition
+    yield from zip(("because", *[""] * 9), r.problem.splitlines(), strict=False)
+    if r.agreement:
+        yield "agreement", f"with the definition in {r.agreement}"
+    if r.variant:
+        yield "it is", f"{r.variant.title}; agrees in {r.variant}"
+    if r.closest:
+        explained = f"explains {r.closest.explains} differences"
+        yield "closest", f"{r.closest.title}; {explained}, agrees in {r.closest}"
+    for group, like in (r.by_group or {}).items():
+        yield group, f"like: {like.title}"
+    if r.groups and r.difference and not r.variant:
+        worst_first = sorted(r.groups.items(), key=lambda item: item[1].agreed / item[1].of)
+        yield "by group", ", ".join(f"{group} {count}" for group, count in worst_first)
+    if r.step:
+        yield "first at", f"{r.step}: the step that leaves the path first"
+    if r.difference:
+        yield from _example(r.difference)
+    yield from zip(("also", *[""] * len(r.notes)), r.notes, strict=False)
+
+
+def _example(difference: Difference) -> Iterator[tuple[str, str]]:
     inputs = ", ".join(f"{name} = {value}" for name, value in difference.inputs.items())
-    lines = [
-        f"  {difference.case}: {inputs}",
-        f"    the definition gives {difference.expected}",
-        f"    the function   gives {difference.answer}",
-    ]
-    return lines + ([f"    {difference.why}"] if difference.why else [])
+    yield "example", f"{inputs} ({difference.case})"
+    yield "", f"the definition: {difference.expected}"
+    yield "", f"the function:   {difference.answer}"
+    if difference.why:
+        yield "", difference.why
 
 
 def _plain(value: Any) -> Any:
@@ -134,6 +150,8 @@ def shown(value: Any) -> str:
 def _text(value: Any) -> str:
     if isinstance(value, list):
         return f"[{', '.join(_text(entry) for entry in value)}]"
+    if isinstance(value, bool):
+        return str(int(value))
     if isinstance(value, float):
-        return "0" if value == 0 else f"{value:.10g}"
+        return "0" if value == 0 else f"{value:.10g}" if abs(value) < 1e5 else repr(value)
     return str(value)

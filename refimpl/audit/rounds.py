@@ -28,6 +28,7 @@ LADDER = LOCAL, AVERAGE, ATTACK, CHOICE, RISK, _ = (
     "risks and weights",
     HOSTILE,
 )
+NO_CHOICE = {"local": LOCAL, "average": AVERAGE}  # rules by which a round ends earlier
 
 
 def define(*inputs: Any) -> dict[str, np.ndarray]:
@@ -121,11 +122,11 @@ def from_vectors() -> Iterator[Case]:
 
 def step_of(s: Setting) -> str:
     """The last step that a setting needs."""
-    if s.rule == "local":
-        return LOCAL
-    if s.rule == "average":
-        return ATTACK if len(s.attackers) else AVERAGE
-    return RISK if RULES[s.rule].scores else CHOICE
+    if RULES[s.rule].scores:
+        return RISK
+    if s.rule in NO_CHOICE and len(s.attackers):
+        return ATTACK
+    return NO_CHOICE.get(s.rule, CHOICE)
 
 
 def _inputs(given: dict[str, Any]) -> tuple:
@@ -149,24 +150,36 @@ def _inputs(given: dict[str, Any]) -> tuple:
 
 def difference(case: Case, answer: Answer) -> Difference:
     """The setting in words, and the first number that differs."""
-    s, state = case.inputs[:2]
-    about = {"rule": s.rule, "attack": s.attack, "risk": s.risk, "optimizer": s.optimizer, "l2": s.l2}
-    about |= {"attackers": shown(s.attackers), "neighbours": shown(s.graph.sum(axis=1) - 1), "t": state.t}
-    inputs = {name: str(value) for name, value in about.items()}
+    inputs = described(*case.inputs[:2])
     if answer.value is None:
         return Difference(case.name, inputs, "W", answer.problem)
-    step = next(
-        name
-        for name in case.expected
-        if name in answer.value and not agree(case, case.expected, answer.value, name)
-    )
+    step = first_step(case, answer)
     expected, value = case.expected[step], answer.value[step]
     if expected.shape != value.shape:
         return Difference(case.name, inputs, f"{step} of shape {expected.shape}", f"shape {value.shape}")
     close = np.isclose(value, expected, rtol=case.rtol, atol=case.atol, equal_nan=True)
     k, i = map(int, np.argwhere(~close)[0])
-    row = "worker" if expected.shape[1] != len(s.graph) else "receiver"
-    place = f"{step}[{k}, {i}] = "
-    who = "an attacker" if k in s.attackers else "normal"
-    why = f"{row} {k} is {who}; {(~close).any(axis=1).sum()} rows differ"
+    place, who = f"{step}[{k}, {i}] = ", "an attacker" if k in case.inputs[0].attackers else "normal"
+    why = f"worker {k} is {who}; {(~close).any(axis=1).sum()} of {len(close)} workers' rows differ"
     return Difference(case.name, inputs, place + shown(expected[k, i]), place + shown(value[k, i]), why)
+
+
+def described(s: Setting, state: State) -> dict[str, str]:
+    """A setting in words."""
+    about = {"rule": s.rule, "attack": s.attack, "risk": s.risk, "optimizer": s.optimizer, "l2": s.l2}
+    about |= {"attackers": shown(s.attackers), "neighbours": shown(s.graph.sum(axis=1) - 1), "t": state.t}
+    return {name: str(value) for name, value in about.items()}
+
+
+def first_step(case: Case, answer: Answer) -> str:
+    """The first of the returned steps that differs."""
+    returned = [step for step in STEPS if step in answer.value and step in case.expected]
+    return next(step for step in returned if not agree(case, case.expected[step], answer.value[step]))
+
+
+def leaves_at(different: list[tuple[Case, Answer]]) -> str:
+    """The step that leaves the path: by what was returned, or if that is W alone by the kind of setting."""
+    telling = [(case, answer) for case, answer in different if answer.value and len(answer.value) > 1]
+    if telling:
+        return min((first_step(*pair) for pair in telling), key=STEPS.index)
+    return min((case.group for case, _ in different), key=LADDER.index)

@@ -10,7 +10,8 @@ import numpy as np
 from refimpl.arrays import quiet
 from refimpl.audit import cases
 from refimpl.audit.cases import APART, Case, Inputs
-from refimpl.audit.kinds import KINDS, Kind
+from refimpl.audit.kind import Kind
+from refimpl.audit.kinds import KINDS
 
 
 @functools.cache

@@ -6,7 +6,7 @@ from math import inf, nan
 import numpy as np
 
 from refimpl import aggregate
-from refimpl.audit.variants import Variant
+from refimpl.audit.variant import Variant
 
 
 def middle(W: np.ndarray, upper: bool) -> np.ndarray:

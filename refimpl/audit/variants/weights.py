@@ -6,7 +6,7 @@ from math import inf, nan
 import numpy as np
 
 from refimpl import aggregate
-from refimpl.audit.variants import Variant
+from refimpl.audit.variant import Variant
 
 Weights = Callable[[np.ndarray], np.ndarray]
 
@@ -123,9 +123,9 @@ OTHER_WEIGHTS = (
 
 def over_N_plus(variant: Variant) -> Variant:
     """The same in Eq. (6). All pass in its two inputs, as the receiver is the last and the worst."""
-    apart = tuple((risks, len(risks) - 1) for (risks,) in variant.apart)
+    first, second = ((risks, len(risks) - 1) for (risks,) in variant.apart)
     return variant._replace(
-        about=f"{variant.about}, over N_k^+", compute=filtered(variant.compute), apart=apart
+        about=f"{variant.about}, over N_k^+", compute=filtered(variant.compute), apart=(first, second)
     )
 
 

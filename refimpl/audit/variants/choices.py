@@ -6,7 +6,7 @@ from math import inf, nan
 import numpy as np
 
 from refimpl import aggregate
-from refimpl.audit.variants import Variant
+from refimpl.audit.variant import Variant
 
 Distances = Callable[[np.ndarray], np.ndarray]
 
@@ -23,7 +23,7 @@ def by_gram(W: np.ndarray) -> np.ndarray:
     """|a|^2 + |b|^2 - 2 a b, which cancels far from the origin."""
     s = (W**2).sum(axis=1)
     D = abs(s[:, None] + s - 2 * W @ W.T)
-    return np.where(np.isfinite(D), D, np.inf)
+    return np.where(np.eye(len(W), dtype=bool), 0, np.where(np.isfinite(D), D, np.inf))
 
 
 def lost_at_zero(W: np.ndarray) -> np.ndarray:
@@ -250,7 +250,7 @@ VARIANTS = {
         Variant(
             "n - f - 1, and an attacker's NaN is chosen",
             "squared distances to the n - f - 1 nearest others, numpy.argmin",
-            "ByzFL's Krum(f)",
+            "ByzFL's Krum(f), which is Blanchard's Krum(f + 1)",
             lambda W, f: least(scores(naive(W), 1, len(W) - f - 1).sum(axis=1), W),
             (([[0], [1], [2]], 0), ([[0], [0], [1], [2]], 0)),
         ),

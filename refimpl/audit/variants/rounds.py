@@ -2,9 +2,10 @@
 
 import numpy as np
 
-from refimpl import algorithm
+from refimpl import aggregate, algorithm
 from refimpl.algorithm import round_
-from refimpl.audit.round_changes import (
+from refimpl.audit.variant import Variant
+from refimpl.audit.variants.round_changes import (
     again,
     attack_on_everyone,
     mixed_then_stepped,
@@ -15,14 +16,13 @@ from refimpl.audit.round_changes import (
     screened_then_stepped,
     smoothed,
     step_sizes,
-    tenth,
     trusted,
     untrained_attackers,
     with_l2,
+    with_rule,
     with_setting,
-    without_own,
 )
-from refimpl.audit.variants import Variant
+from refimpl.audit.variants.weights import without_own
 
 VARIANTS = {
     "round": (
@@ -51,7 +51,7 @@ VARIANTS = {
             "risk on another worker's data",
             "worker k scores on the data of worker k - 1",
             "",
-            again(data_of=lambda s, state, made: lambda k: (k - 1) % len(s.graph)),
+            again(neighbour=lambda s, state, made: -1),
             (("risks and weights 1",), ("hostile 1",)),
         ),
         Variant(
@@ -72,7 +72,7 @@ VARIANTS = {
             "own model left out of N_k",
             "weights over the others only, unless nobody else passes",
             "",
-            again(rule=lambda s, state, made: without_own(s.rule)),
+            with_rule("adaptive", lambda W, risks, own, f: without_own(risks, own)),
             (("risks and weights 7",), ("adaptive-sign-flip",)),
         ),
         Variant(
@@ -93,7 +93,7 @@ VARIANTS = {
             "Krum is told of no attackers",
             "Krum gets f = 0",
             "",
-            again(f=lambda s, state, made: 0 if s.rule == "krum" else len(s.attackers)),
+            with_rule("krum", lambda W, risks, own, f: aggregate.krum(W, 0)),
             (("krum-sparse-counts-all-attackers",), ("the baselines' choice 14",)),
         ),
         Variant(
@@ -149,14 +149,14 @@ VARIANTS = {
             "the receiver is the first of its neighbourhood",
             "position 0 is taken for its own",
             "",
-            again(own=lambda s, state, made: 0),
+            again(position=lambda s, state, made: 0),
             (("local step 1",), ("risks and weights 7",)),
         ),
         Variant(
             "trimmed mean without attackers trims nothing",
             "f on each side by name too, where the paper trims a tenth if f = 0",
             "",
-            lambda s, *rest: round_(s._replace(rule="average") if tenth(s) else s, *rest).state.W,
+            with_rule("trimmed-mean", lambda W, risks, own, f: aggregate.trimmed_mean(W, f)),
             (("the baselines' choice 5",), ("the baselines' choice 10",)),
         ),
         Variant(

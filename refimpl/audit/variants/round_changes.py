@@ -1,6 +1,6 @@
-"""Rounds with something changed, from which `round_variants` is made."""
+"""Rounds with something changed, from which `rounds` is made."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,28 +10,33 @@ from refimpl.aggregate import RULES, Rule
 from refimpl.algorithm import Round, Setting, State, aggregation_step, round_
 from refimpl.attacks import ATTACKS
 
-Inputs = tuple[Setting, State, np.ndarray, np.ndarray | None]
-
 
 def aggregated(
-    s: Setting, made: Round, batch: np.ndarray, W: np.ndarray | None = None, **changed: Any
+    s: Setting,
+    made: Round,
+    batch: np.ndarray,
+    W: np.ndarray | None = None,
+    sent: np.ndarray | None = None,
+    scored: np.ndarray | None = None,
+    receivers: Sequence[int] | None = None,
+    rule: Rule | None = None,
+    position: int | None = None,
+    neighbour: int = 0,
 ) -> np.ndarray:
-    """The aggregation step of algorithm.round_ with something changed.
+    """The aggregation step of algorithm.round_ with something changed: the next parameters (N, d).
 
-    `sent` are the messages, `scored` the models that are scored in their place, `receivers` who aggregates,
-    `rule` a rule in place of the setting's, `data_of` whose data a worker scores on, `own` its position, `f`
-    what a rule is told; `W` is what those keep who do not aggregate.
+    `W` is what those keep who do not aggregate, `sent` are the messages, `scored` the models that are scored in
+    their place, `receivers` those who aggregate, `rule` a rule in place of the setting's, `position` what a
+    receiver takes for its own; worker k scores on the data of worker k + `neighbour`.
     """
-    sent: Any = changed.get("sent", made.sent)
-    scored: Any = changed.get("scored")
-    rule, f = changed.get("rule", RULES[s.rule]), changed.get("f", len(s.attackers))
+    sent, rule = made.sent if sent is None else sent, rule or RULES[s.rule]
     result = (made.local if W is None else W).copy()
-    for k in changed.get("receivers", s.normal):
-        N_k = np.flatnonzero(s.graph[k])
-        own, l = changed.get("own", int(np.searchsorted(N_k, k))), changed.get("data_of", lambda k: k)(k)
+    for k in s.normal if receivers is None else receivers:
+        N_k, l = np.flatnonzero(s.graph[k]), (k + neighbour) % len(s.graph)
+        own = int(np.searchsorted(N_k, k)) if position is None else position
         X, y = (s.X[l], s.y[l]) if s.risk == "local" else (s.X[l, batch[l]], s.y[l, batch[l]])
-        told = seeing(rule, s, scored[N_k], X, y) if scored is not None else rule
-        result[k], *_ = aggregation_step(s.model, told, sent[N_k], own, X, y, f, s.l2)
+        told = rule if scored is None else seeing(rule, s, scored[N_k], X, y)
+        result[k], *_ = aggregation_step(s.model, told, sent[N_k], own, X, y, len(s.attackers), s.l2)
     return result
 
 
@@ -58,6 +63,12 @@ def again(**changed: Callable[[Setting, State, Round], Any]) -> Callable[..., np
         return aggregated(s, made, batch, **{key: value(s, state, made) for key, value in changed.items()})
 
     return compute
+
+
+def with_rule(name: str, compute: Callable[..., np.ndarray]) -> Callable[..., np.ndarray]:
+    """A round with one of the rules changed; `compute` is called as that of RULES."""
+    rules = RULES | {name: RULES[name]._replace(compute=compute)}
+    return again(rule=lambda s, state, made: rules[s.rule])
 
 
 def attack_on_everyone(s: Setting, state: State, made: Round) -> np.ndarray:
@@ -138,21 +149,6 @@ def screened_then_stepped(s: Setting, state: State, batch: np.ndarray, signals: 
     made = round_(s, state, batch, signals)
     W = aggregated(s, made, batch, W=state.W, sent=algorithm.messages(s, state.W, signals))
     return round_(s._replace(rule="local"), state._replace(W=W), batch, signals).local
-
-
-def without_own(name: str) -> Rule:
-    """The rule; the adaptive one without weight for the receiver, unless nobody else has any."""
-    rule = RULES[name]
-
-    def compute(W: np.ndarray, risks: np.ndarray, own: int, f: int) -> np.ndarray:
-        c = np.where(np.arange(len(W)) == own, 0, rule.compute(W, risks, own, f))
-        return c / c.sum() if c.any() else np.eye(len(c))[own]
-
-    return rule._replace(compute=compute) if name == "adaptive" else rule
-
-
-def tenth(s: Setting) -> bool:
-    return s.rule == "trimmed-mean" and not len(s.attackers)
 
 
 def smoothed(s: Setting, state: State, batch: np.ndarray, signals: Any) -> np.ndarray:

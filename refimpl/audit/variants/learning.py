@@ -5,7 +5,7 @@ from collections.abc import Callable
 import numpy as np
 
 from refimpl import layers
-from refimpl.audit.variants import Variant
+from refimpl.audit.variant import Variant
 
 cross_entropy = layers.softmax_cross_entropy
 

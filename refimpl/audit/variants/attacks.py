@@ -4,7 +4,7 @@ import numpy as np
 from scipy.special import ndtri
 
 from refimpl import attacks
-from refimpl.audit.variants import Variant
+from refimpl.audit.variant import Variant
 
 
 def std(honest: np.ndarray, ddof: int = 0) -> np.ndarray:
