@@ -130,7 +130,9 @@ def read(path: Path, what: str) -> dict:
         content = json.loads(path.read_text())
     except (OSError, ValueError, RecursionError) as error:
         raise InputError(f"cannot read {what} {path}: {error}") from None
-    parts = [content.get(key, []) for key in ("cases", "errors")] if isinstance(content, dict) else [None]
+    parts: list[Any] = [None]
+    if isinstance(content, dict):
+        parts = [content.get(key, []) for key in ("cases", "errors")]
     if not all(isinstance(part, list) and all(map(_well_formed, part)) for part in parts):
         raise InputError(f"{path} is not of the form of a vector file: see docs/PORTING.md")
     ids = [entry["id"] for part in parts for entry in part]

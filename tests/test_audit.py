@@ -2,6 +2,7 @@
 
 import builtins
 import json
+import re
 import subprocess
 import sys
 import textwrap
@@ -12,45 +13,48 @@ import numpy as np
 import pytest
 from mutants import MUTANTS
 
-from refimpl import aggregate, algorithm, attacks, layers, models, optim, train
+from refimpl import aggregate, algorithm, attacks, layers, models, optim, released, train
 from refimpl.aggregate import RULES
 from refimpl.attacks import ATTACKS
-from refimpl.audit import KINDS, calls, judge, report, shrink
+from refimpl.audit import KINDS, judge, report, shrink, small, trial
 from refimpl.audit.__main__ import main
 from refimpl.audit.agreement import agree, answer_of
-from refimpl.audit.cases import HOSTILE, Case, from_lists, tolerances
+from refimpl.audit.cases import FAR, HOSTILE, Case, from_lists, tolerances
 from refimpl.audit.kinds import adam
 from refimpl.audit.suite import cases_of, definition
-from refimpl.audit.variants import variants_of
+from refimpl.audit.variants import VARIANTS
 
-VARIANTS = [(kind, variant) for kind in KINDS for variant in variants_of(kind)]
-each_variant = pytest.mark.parametrize(
-    ("kind", "variant"), VARIANTS, ids=[f"{k}: {v.name}" for k, v in VARIANTS]
-)
+ALL = [(kind, variant) for kind in KINDS for variant in VARIANTS[kind]]
+each_variant = pytest.mark.parametrize(("kind", "variant"), ALL, ids=[f"{k}: {v.name}" for k, v in ALL])
+each_kind = pytest.mark.parametrize("kind", KINDS)
+
+
+def lightly(first, names):
+    """All of them, but only the first outside of the slow tests."""
+    return [name if name == first else pytest.param(name, marks=pytest.mark.slow) for name in names]
 
 
 # --- The definitions ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@each_kind
 def test_the_definition_is_right(kind):
     said = judge(KINDS[kind].define, kind)
     assert (said.status, said.verdict) == (report.RIGHT, "right"), said
     assert said.agreement.ordinary.of >= 50
-    assert not [note for note in said.notes if "no, in" in note or "writes" in note or "dtype" in note], said
+    assert not [note for note in said.notes if "no, in" in note or "writes" in note or "changes" in note], said
+    assert kind in ("alie-z", "metropolis-weights", "round") or said.groups["float32"].of > 0
 
 
-@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind not in ("round", "alie-z")])
-def test_the_definition_is_right_on_tensors(kind):
-    torch = pytest.importorskip("torch")
+def single(value):
+    return value.astype(np.float32) if isinstance(value, np.ndarray) and value.dtype.kind == "f" else value
 
-    def function(*inputs):
-        arrays = [v.numpy() if isinstance(v, torch.Tensor) else v for v in inputs]
-        assert not isinstance(inputs[0], np.ndarray)
-        return torch.tensor(KINDS[kind].define(*arrays))
 
-    said = judge(function, kind)
-    assert (said.status, said.form) == (report.RIGHT, "torch"), said
+@pytest.mark.parametrize("kind", lightly("krum", [kind for kind in KINDS if kind not in ("round", "alie-z")]))
+def test_the_definition_in_single_precision_is_right(kind):
+    said = judge(lambda *inputs: single(KINDS[kind].define(*map(single, inputs))), kind)
+    assert said.status == report.RIGHT, said
+    assert "changes dtype: float64 in, float32 out; it was asked in float32" in said.notes
 
 
 def test_a_rule_for_lists_of_vectors_is_called_with_one():
@@ -71,7 +75,7 @@ def test_torch_is_not_imported():
 def test_no_choice_among_drawn_models_hangs_on_rounding(kind):
     """In float32, and with 64 bits of mantissa, the same model is chosen."""
     for case in cases_of(kind):
-        if case.group in ("refused", "vectors", HOSTILE, "far from the origin"):
+        if case.group in ("refused", "vectors", HOSTILE, FAR):
             continue
         W, *f = case.inputs
         for dtype in (np.float32, np.longdouble):
@@ -83,13 +87,29 @@ def test_no_choice_among_drawn_models_hangs_on_rounding(kind):
 # --- The variants -------------------------------------------------------------------------------------------
 
 
-@each_variant
-def test_a_variant_comes_back_under_its_own_name(kind, variant):
+@each_kind
+def test_every_kind_has_variants_with_names_of_their_own(kind):
+    names = [variant.name for variant in VARIANTS[kind]]
+    assert len(set(names)) == len(names) >= 4
+
+
+def comes_back(kind, variant):
     said = judge(variant.compute, kind, shrinks=False)
     assert said.status == report.DIFFERENT
     assert said.variant.name == variant.name, said
     assert said.variant.full
     assert (said.variant.about, said.variant.used_by) == (variant.about, variant.used_by)
+
+
+@pytest.mark.parametrize("kind", ["adaptive-weights", "median", "alie", "adam"])
+def test_the_first_variant_comes_back_under_its_own_name(kind):
+    comes_back(kind, VARIANTS[kind][0])
+
+
+@pytest.mark.slow
+@each_variant
+def test_a_variant_comes_back_under_its_own_name(kind, variant):
+    comes_back(kind, variant)
 
 
 @each_variant
@@ -198,10 +218,11 @@ def test_no_mutant_of_these_families_is_forgotten():
     """Those that are not judged are of layers and networks, of evaluation, or of the released code."""
     judged = {parameters.values[0] for parameters in JUDGED_MUTANTS}
     left = {table_of(where) for what, where, name, *_ in MUTANTS if what not in judged}
-    others = {layers, models.Network, algorithm.Setting, sys.modules["refimpl.released"], train}
+    others = {layers, models.Network, algorithm.Setting, released, train}
     assert left <= others
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("what", "where", "name", "mutate", "kind", "function"), JUDGED_MUTANTS)
 def test_a_mutant_comes_back_under_its_own_name(what, where, name, mutate, kind, function):
     said = judge(patched(where, name, mutate, function), kind, shrinks=False)
@@ -225,7 +246,8 @@ def byzfl_krum(W, f):
     return W[D.sum(axis=1).argmin()]
 
 
-def test_the_smallest_input_and_the_arithmetic():
+def test_the_smallest_input_and_the_arithmetic(monkeypatch):
+    monkeypatch.setattr(shrink, "AT_MOST", 60.0)  # however busy the machine is
     said = judge(byzfl_krum, "krum")
     small = said.difference
     assert small.case == "the smallest input found"
@@ -238,7 +260,7 @@ def test_the_smallest_input_and_the_arithmetic():
     )
     assert f"n - f - 2 = {len(W) - f - 2} nearest others: model 0: " in small.why
     assert "n - f - 1" in said.variant.name
-    assert f"agrees in {said.variant.ordinary}" in str(said)
+    assert f"agrees in {said.variant.ordinary}" in " ".join(str(said).split())
 
 
 def test_without_hypothesis_the_first_drawn_case_is_shown(monkeypatch):
@@ -250,7 +272,7 @@ def test_without_hypothesis_the_first_drawn_case_is_shown(monkeypatch):
         return real(name, *args, **options)
 
     monkeypatch.setattr(builtins, "__import__", without)
-    assert shrink.smallest(("W",), lambda inputs: True, False) is None
+    assert shrink.smallest(small.models, lambda inputs: True, False) is None
     said = judge(lambda W: W.sum(axis=0), "average")
     assert said.difference.case in [case.name for case in cases_of("average")]
     assert said.variant.name == "the sum"
@@ -282,9 +304,10 @@ def forgetful(W):
     [
         (sorts_in_place, "trimmed-mean", "writes to its inputs: W"),
         (lambda W: W.mean(axis=0).astype(np.float32), "average", "changes dtype: float64 in, float32 out"),
-        (first_model_twice, "average", "does not depend on the order of the models: no, in "),
+        (lambda W: W.mean(axis=0), "average", "keeps the dtype"),
+        (first_model_twice, "average", "independent of the order of the models: no, in "),
         (shrunk, "average", "moves with a translation of the models: no, in 8 of 8 cases"),
-        (shrunk, "average", "does not depend on the order of the models: yes"),
+        (shrunk, "average", "independent of the order of the models: yes"),
         (forgetful, "average", "gives different answers to the same input"),
         (lambda W, f: aggregate.krum(W, f) if len(W) > 2 else W[0], "krum", "refuses 2 of 2"),
         (byzfl_krum, "krum", "refuses 0 of 2 inputs that the definition refuses"),
@@ -302,11 +325,11 @@ def test_notes(function, kind, note):
 
 def test_an_unknown_mistake_is_described_and_the_closest_variant_named():
     """Krum over the n - f - 1 nearest, wrong in another way for many models: not in the table."""
-    said = judge(lambda W, f: byzfl_krum(W, f) if len(W) < 12 else W[0], "krum")
+    said = judge(lambda W, f: byzfl_krum(W, f) if len(W) < 12 else W[0], "krum", shrinks=False)
     assert said.variant is None
     assert "n - f - 1" in said.closest.name
     assert said.groups["n odd"].agreed < said.groups["n odd"].of
-    assert f"the closest variant explains {said.closest.explains} differences" in str(said)
+    assert f"explains {said.closest.explains} differences" in " ".join(str(said).split())
 
 
 def test_right_but_for_hostile_inputs_is_not_right():
@@ -322,6 +345,7 @@ def test_the_fast_engine_is_right():
     assert said.status == report.RIGHT, said
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("mutate", "step"),
     [
@@ -339,6 +363,7 @@ def test_the_first_step_that_leaves_the_path(mutate, step):
     assert (said.status, said.step) == (report.DIFFERENT, step)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("change", "step"),
     [
@@ -375,27 +400,25 @@ def raises(W):
 @pytest.mark.parametrize(
     ("function", "problem"),
     [
-        (hangs, "no answer within 0.2 s"),
-        (hangs_on_nan, "no answer within 0.2 s to "),
-        (raises, "with numpy: KeyError: "),
-        (lambda W: sys.exit(3), "with numpy: SystemExit: 3"),
-        (lambda W: W, "returns shape (3, 5) where (5,) is expected"),
-        (lambda W: None, "returns None, not an array of numbers"),
-        (lambda W: (W[0], {"score": 1}), "not an array of numbers"),
-        (lambda: 0, "cannot be called as (W) -> (d,)"),
+        (hangs, r"no answer within 1 s$"),
+        (hangs_on_nan, r"no answer within 1 s to .*; \d+ of \d+ agreed before"),
+        (raises, r"cannot be called as \(W\) -> \(d,\)\nKeyError: "),
+        (lambda W: sys.exit(3), r"SystemExit: 3"),
+        (lambda W: W.nonsense, r"with list of arrays: AttributeError: 'list' object has no "),
+        (lambda W: np.asarray(W), r"returns shape \(\d, \d\) where \(\d,\) is expected"),
+        (lambda W: None, r"returns None, not an array of numbers"),
+        (lambda W: (W[0], {"score": 1}), r"not an array of numbers"),
+        (lambda: 0, r"cannot be called as \(W\) -> \(d,\)\nTypeError: "),
     ],
 )
 def test_what_cannot_be_judged_is_reported(function, problem):
-    said = judge(function, "average", limit=0.2)
+    said = judge(function, "average", limit=1)
     assert said.status == report.NOT_JUDGED
-    assert (
-        problem.replace("(3, 5)", "").replace("(5,)", "") in said.problem
-        or problem.split("(")[0] in said.problem
-    )
+    assert re.search(problem, said.problem)
 
 
 def test_a_slow_function_is_judged_on_part_of_the_cases(monkeypatch):
-    monkeypatch.setattr(sys.modules["refimpl.audit.judge"], "SECONDS", 0.3)
+    monkeypatch.setattr(trial, "SECONDS", 0.3)
     said = judge(lambda W: time.sleep(0.02) or W.mean(axis=0), "average")
     assert said.status == report.RIGHT
     assert said.agreement.ordinary.of < 30
@@ -408,9 +431,17 @@ def test_unknown_kind():
 
 
 def test_what_a_function_prints_does_not_get_into_the_report(capsys):
-    answer = calls.Caller(lambda W: print("hello") or W, "numpy")((np.ones(2),))
-    assert (answer.value == 1).all()
-    assert capsys.readouterr().out == ""
+    """Even if it never comes back."""
+
+    def talks(W):
+        print("hello")
+        return hangs(W) if np.isnan(W).any() else W.mean(axis=0)
+
+    print(judge(talks, "average", limit=1))
+    printed = capsys.readouterr()
+    assert "hello" in printed.err
+    assert "hello" not in printed.out
+    assert printed.out.startswith("talks, judged as average: could not be judged")
 
 
 # --- The command --------------------------------------------------------------------------------------------
@@ -423,9 +454,10 @@ def rules(tmp_path, monkeypatch):
             """
             import numpy as np
 
-            def krum(W, f):
-                D = np.sort(((W[:, None] - W) ** 2).sum(-1), axis=1)[:, 1 : len(W) - f]
-                return W[D.sum(axis=1).argmin()]
+            print("imported")
+
+            def total(W):
+                return np.sum(W, axis=0)
 
             class Mean:
                 def __init__(self, f):
@@ -442,31 +474,40 @@ def rules(tmp_path, monkeypatch):
     return tmp_path
 
 
-@pytest.mark.parametrize("target", ["my_rules:krum", "{}/my_rules.py:krum"])
+@pytest.mark.parametrize("target", ["my_rules:total", "{}/my_rules.py:total"])
 def test_command(rules, capsys, target):
-    assert main([target.format(rules), "--as", "krum"]) == 1
+    assert main([target.format(rules), "--as", "average"]) == 1
     out = capsys.readouterr().out
-    assert "a known variant" in out
-    assert "ByzFL's Krum(f)" in out
+    assert "judged as average: a known variant" in " ".join(out.split())
+    assert "the sum: not divided by n" in out
+    assert max(map(len, out.splitlines()[1:])) <= 80
+
+
+def test_command_with_another_call(rules, capsys):
     assert main(["my_rules:Mean", "--as", "average", "--call", "lambda W: Mean(2)(W)"]) == 0
+    assert capsys.readouterr().out.startswith("lambda W: Mean(2)(W), judged as average: right\n")
 
 
 def test_command_as_json(rules, capsys):
-    assert main(["my_rules:krum", "--as", "krum", "--json"]) == 1
+    assert main(["my_rules:total", "--as", "average", "--json"]) == 1
     said = json.loads(capsys.readouterr().out)
     assert said["variant"]["ordinary"]["agreed"] == said["variant"]["ordinary"]["of"]
-    assert said["difference"]["why"].startswith("squared distances")
+    assert said["difference"]["why"].startswith("coordinate 0: (0 + 1) / 2 = 0.5")
+    assert list(said) == list(report.Report._fields)
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["my_rules:krum"], "needs MODULE:FUNCTION and --as KIND"),
+        (["my_rules:total"], "needs MODULE:FUNCTION and --as KIND"),
         (["my_rules", "--as", "krum"], "needs MODULE:FUNCTION, got 'my_rules'"),
         (["my_rules:medoid", "--as", "krum"], "my_rules has no medoid"),
         (["my_rules:number", "--as", "krum"], "my_rules:number cannot be called"),
         (["no_such_module:krum", "--as", "krum"], "cannot import no_such_module: ModuleNotFoundError: "),
-        (["my_rules:krum", "--as", "krum", "--call", "lambda W:"], "--call 'lambda W:': SyntaxError: "),
+        (["no_such_file.py:krum", "--as", "krum"], "cannot import no_such_file.py: FileNotFoundError: "),
+        (["my_rules:total", "--as", "krum", "--call", "lambda W:"], "--call 'lambda W:': SyntaxError: "),
+        (["my_rules:total", "--as", "krum", "--form", "torch"], "--form torch needs torch"),
+        (["my_rules:total", "--as", "krum", "--limit", "0"], "--limit needs a positive number of seconds"),
     ],
 )
 def test_a_bad_command_line_is_one_line(rules, capsys, arguments, message):
@@ -479,6 +520,6 @@ def test_a_bad_command_line_is_one_line(rules, capsys, arguments, message):
 def test_the_list_names_every_kind_and_variant(capsys):
     assert main(["--list"]) == 0
     out = " ".join(capsys.readouterr().out.split())
-    for kind, variant in VARIANTS:
+    for kind, variant in ALL:
         assert f"{kind}: " in out
         assert f"- {variant.name}: " in out

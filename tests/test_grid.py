@@ -191,7 +191,14 @@ def test_comments_docstrings_and_layout_do_not_count_but_code_does():
 @pytest.fixture
 def copy(tmp_path, monkeypatch):
     """A package with a file of each kind, that `code_digest` takes for refimpl."""
-    for name in ("__init__.py", "aggregate.py", "vectors.py", "fast/engine.py", "experiments/cli.py"):
+    for name in (
+        "__init__.py",
+        "aggregate.py",
+        "vectors.py",
+        "fast/engine.py",
+        "experiments/cli.py",
+        "audit/a.py",
+    ):
         path = tmp_path / name
         path.parent.mkdir(exist_ok=True)
         path.write_text("x = 1\n")
@@ -208,6 +215,7 @@ def copy(tmp_path, monkeypatch):
         ("fast/new.py", "x = 1\n", True),
         ("experiments/cli.py", "x = 2\n", False),
         ("vectors.py", "x = 2\n", False),
+        ("audit/a.py", "x = 2\n", False),
     ],
 )
 def test_only_code_that_computes_numbers_counts(copy, file, text, counts):

@@ -11,13 +11,14 @@ import json
 import sys
 import textwrap
 from collections.abc import Callable
+from contextlib import redirect_stdout
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import numpy as np
 
-from refimpl.audit.calls import FORMS
+from refimpl.audit.calls import FORMS, available
 from refimpl.audit.judge import judge
 from refimpl.audit.kinds import KINDS
 from refimpl.audit.report import NOT_JUDGED
@@ -33,10 +34,14 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         if not (options.target and options.kind):
             raise InputError("needs MODULE:FUNCTION and --as KIND, or --list")
-        function = load(options.target, options.call)
-        report = judge(
-            function, options.kind, form=options.form, limit=options.limit, name=options.call or options.target
-        )
+        if not options.limit > 0:
+            raise InputError(f"--limit needs a positive number of seconds, got {options.limit:g}")
+        with redirect_stdout(sys.stderr):  # a module may print; the report is on stdout alone
+            function = load(options.target, options.call)
+        if options.form and options.form not in available():
+            raise InputError(f"--form {options.form} needs torch, which {options.target} does not import")
+        name = options.call or options.target
+        report = judge(function, options.kind, form=options.form, limit=options.limit, name=name)
     except InputError as error:
         print(f"refimpl.audit: {error}", file=sys.stderr)
         return NOT_JUDGED
@@ -80,8 +85,8 @@ def listing(kinds: list[str]) -> str:
 
 def load(target: str, call: str | None) -> Callable:
     """The function that was named, or the one that `call` makes of it. Raises InputError."""
-    where, colon, name = target.rpartition(":")
-    if not colon or not where or not name:
+    where, _, name = target.rpartition(":")
+    if not where or not name:
         raise InputError(f"needs MODULE:FUNCTION, got {target!r}")
     module = _module(where)
     found: Any = module
@@ -91,31 +96,33 @@ def load(target: str, call: str | None) -> Callable:
         found = getattr(found, part)
     if call:
         try:
-            found = eval(
-                call, {"np": np, **vars(module), name.split(".")[0]: getattr(module, name.split(".")[0])}
-            )
+            found = eval(call, {"np": np, **vars(module)})
         except Exception as error:
-            raise InputError(f"--call {call!r}: {type(error).__name__}: {error}") from None
+            raise InputError(f"--call {call!r}: {_said(error)}") from None
     if not callable(found):
         raise InputError(f"{call or target} cannot be called")
     return found
 
 
 def _module(where: str) -> ModuleType:
+    """A module by its name, or a file; the file's neighbours can be imported, as when it is run."""
     try:
         if not where.endswith(".py"):
             return importlib.import_module(where)
         spec = importlib.util.spec_from_file_location(Path(where).stem, where)
-        if spec is None or spec.loader is None:
-            raise ImportError("not a Python file")
+        assert spec
+        assert spec.loader
         module = importlib.util.module_from_spec(spec)
-        sys.path.insert(
-            0, str(Path(where).resolve().parent)
-        )  # its neighbours can be imported, as when it is run
+        sys.path.insert(0, str(Path(where).resolve().parent))
         spec.loader.exec_module(module)
         return module
-    except Exception as error:
-        raise InputError(f"cannot import {where}: {type(error).__name__}: {error}") from None
+    except (Exception, SystemExit) as error:
+        raise InputError(f"cannot import {where}: {_said(error)}") from None
+
+
+def _said(error: BaseException) -> str:
+    """The error in one line."""
+    return f"{type(error).__name__}: {' '.join(str(error).split())}"
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from refimpl.audit import shrink
-from refimpl.audit.calls import Answer
+from refimpl.audit.calls import Answer, Inputs
 from refimpl.audit.cases import APART, FAR, Case
 from refimpl.audit.report import Difference, shown
 from refimpl.audit.trial import Trial
@@ -13,7 +13,7 @@ from refimpl.audit.trial import Trial
 
 def smallest(trial: Trial, different: list[tuple[Case, Answer]], shrinks: bool) -> Difference:
     """The smallest input on which it differs, if hypothesis finds one; else the smallest that was drawn."""
-    case, answer = min(different, key=lambda pair: (pair[0].apart, np.size(pair[0].inputs[0])))
+    case, answer = min(different, key=lambda pair: (pair[0].apart, size_of(pair[0].inputs)))
     title, found = case.name, None
     groups = {case.group for case, _ in different}
     plain = groups - {*APART, "ties", "vectors"}
@@ -26,8 +26,13 @@ def smallest(trial: Trial, different: list[tuple[Case, Answer]], shrinks: bool) 
     if trial.kind.difference:
         return trial.kind.difference(case, answer)
     inputs = {name: shown(v) for name, v in zip(trial.arguments, case.inputs, strict=True)}
-    why = arithmetic(trial, case, answer.value) if np.size(case.inputs[0]) < 40 and case.group != FAR else ""
+    why = arithmetic(trial, case, answer.value) if size_of(case.inputs) < 40 and case.group != FAR else ""
     return Difference(title, inputs, shown(case.expected), answer.problem or shown(answer.value), why)
+
+
+def size_of(inputs: Inputs) -> int:
+    """How many numbers there are to read."""
+    return sum(value.size for value in inputs if isinstance(value, np.ndarray))
 
 
 def arithmetic(trial: Trial, case: Case, value: Any) -> str:

@@ -15,7 +15,7 @@ from refimpl.audit.trial import Trial
 from refimpl.audit.variant import Variant
 from refimpl.audit.variants import VARIANTS
 
-SUSPECTS = 4  # so many variants are compared on all cases
+FEW, SUSPECTS = 12, 4  # of the right and of the wrong answers, to find so many variants to compare on all
 NEAR = 1 / 3  # a variant that explains this share of the differences is worth a word
 Judged = list[tuple[Case, Any]]  # the cases that the definition answers, and the function's values
 
@@ -93,7 +93,7 @@ def suspects(variants: tuple[Variant, ...], judged: Judged, right: list[bool]) -
     wrong, others = (
         [pair for pair, r in zip(judged, right, strict=True) if r is agreed] for agreed in (False, True)
     )
-    few = [*wrong[:: len(wrong) // 30 + 1], *others[:: len(others) // 30 + 1]]
+    few = [*wrong[:: len(wrong) // FEW + 1], *others[:: len(others) // FEW + 1]]
 
     def found(variant: Variant) -> int:
         return sum(agree(case, answer_of(variant, case), value) for case, value in few)

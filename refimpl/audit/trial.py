@@ -8,7 +8,7 @@ import numpy as np
 
 from refimpl.audit.agreement import agree
 from refimpl.audit.calls import Answer, Caller, Inputs, available
-from refimpl.audit.cases import Case, tolerances
+from refimpl.audit.cases import FAR, Case, tolerances
 from refimpl.audit.kinds import KINDS
 from refimpl.audit.small import Small
 from refimpl.audit.suite import cases_of, definition
@@ -27,6 +27,7 @@ class Trial:
             self.cases = [self.cut(case) for case in self.cases if case.inputs[-1] == 1]
         self.arguments = self.kind.arguments[: len(self.cases[0].inputs)]
         self.indices = False  # does it return the number of the chosen model?
+        self.narrow = False  # does it answer float64 in float32?
         self.caller = Caller(function, form, self.read, limit)
 
     def cut(self, case: Case) -> Case:
@@ -59,6 +60,7 @@ class Trial:
             answer = self.caller(probe.inputs)
             problems[form] = answer.problem or misfit(probe, answer)
             if not problems[form] or answer.late:
+                self.narrow = answer.dtype == "float32"
                 return problems[form]
         shapes = [problem for problem in problems.values() if problem.startswith("returns")]
         if shapes:
@@ -70,6 +72,10 @@ class Trial:
 
     def ask(self) -> list[tuple[Case, Answer]]:
         """Its answers, until it hangs or the time is over. Cases come in an order that allows that."""
+        if (
+            self.narrow
+        ):  # it rounds to single precision: then it is asked in it, and not about finer differences
+            self.cases = [self.narrowed(case) for case in self.cases if case.group != FAR]
         answers = self.caller.all([case.inputs for case in self.cases], SECONDS)
         return list(zip(self.cases, answers, strict=False))
 
@@ -79,6 +85,12 @@ class Trial:
         """Any inputs as a case. Raises ValueError if the definition refuses them."""
         return Case("", "", inputs, definition(self.kind, inputs), *tolerances(""))
 
+    def narrowed(self, case: Case) -> Case:
+        """The case in single precision."""
+        inputs = tuple(single(value) for value in case.inputs)
+        expected = None if case.expected is None else definition(self.kind, inputs)
+        return case._replace(name=f"{case.name}, in float32", inputs=inputs, expected=expected)
+
     def differs(self, inputs: Inputs, clearly: bool) -> bool:
         """Does it leave the definition there; `clearly`: where no tie decides which model is chosen?"""
         try:
@@ -87,8 +99,14 @@ class Trial:
             return False
         if clearly and not np.array_equal(case.expected, self.case((inputs[0][::-1], *inputs[1:])).expected):
             return False
-        answer = self.caller(inputs)
+        answer = self.caller(tuple(map(single, inputs)) if self.narrow else inputs)
         return not answer.late and not agree(case, case.expected, answer.value)
+
+
+def single(value: Any) -> Any:
+    """An array of floats in single precision, anything else as it is."""
+    floats = isinstance(value, np.ndarray) and value.dtype.kind == "f"
+    return value.astype(np.float32) if floats else value
 
 
 def telling(case: Case) -> bool:
