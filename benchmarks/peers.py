@@ -1,11 +1,14 @@
-"""Writes docs/PEERS.md: what `refimpl.audit` says about the rules and attacks of ByzFL and Flower.
+"""What `refimpl.audit` says about the rules and attacks of ByzFL and Flower: docs/PEERS.md.
 
-    pip install --no-deps byzfl flwr && python benchmarks/peers.py > docs/PEERS.md
+    pip install --no-deps byzfl==0.0.11 flwr==1.42.0 && python benchmarks/peers.py --write
 
-Both are called as their users call them; where a convention differs, the call says how it is translated.
+Prints the page, or writes it. Both libraries are called as their users call them; where a convention differs,
+the call says how it is translated.
 """
 
+import argparse
 import importlib.util
+import inspect
 import re
 import sys
 from collections.abc import Callable
@@ -14,26 +17,28 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
 
+import common
 import numpy as np
-from common import byzfl
 
 from refimpl.audit import Report, judge
+from refimpl.experiments import files
 
+PAGE = Path(__file__).parents[1] / "docs" / "PEERS.md"
 HEAD = """# Peers
 
-What `python -m refimpl.audit` says about the rules and attacks of ByzFL {byzfl} and Flower {flwr} (from PyPI,
-with numpy {numpy}), as `python benchmarks/peers.py > docs/PEERS.md` writes it. "Agrees" counts ordinary inputs;
-inputs far from the origin and hostile ones (NaN, infinities, 1e300) follow. Most differences are choices of
-definition, not mistakes: the literature leaves them open, and each library is consistent with itself. To
-compare two papers' numbers one has to know which choice was made; that is all that this page is for.
+What `python -m refimpl.audit` says about ByzFL {byzfl} and Flower {flwr}, from PyPI. This page is written by
+`python benchmarks/peers.py --write`.
 
-| function | judged as | called as | verdict | agrees with the definition | it is | remark |
-|---|---|---|---|---|---|---|"""
+Most differences are choices of definition, not mistakes: the literature leaves them open, and each library is
+consistent with itself. Who compares the numbers of two papers has to know which choice was made; that is all
+that this page is for. Hostile inputs (NaN, infinities, 1e300) and those far from the origin (models near 1e6
+that differ by 1e-6) are counted apart from the ordinary ones: not every library is made for them.
+"""
 
 
 class Peer(NamedTuple):
     name: str
-    kind: str
+    kind: str  # of refimpl.audit.KINDS
     call: str  # as a reader would write it
     function: Callable[..., Any]
     remark: str
@@ -64,123 +69,127 @@ def flower() -> ModuleType:
     return module
 
 
-def peers() -> list[Peer]:
-    """Every rule and attack of the two that is a kind of the audit."""
-    a, k, f = byzfl().aggregators, byzfl().attacks, flower()
-    clients = lambda W: [([w], 1) for w in W]  # Flower: per client a list of layers and a number of samples
-    nan = "A NaN from one client makes the result NaN, as numpy.median does; a server may prefer to see it."
-    chosen = (
-        "Scores of NaN win numpy.argmin, so that a model of NaN is chosen; checking inputs first avoids it."
-    )
+NAN = "A NaN of one client makes the result NaN, as in `numpy.median`: a server may prefer to see it."
+CHOSEN = "A score of NaN wins `numpy.argmin`: check inputs first, and it does not matter."
+
+
+def byzfl_peers() -> list[Peer]:
+    a, k = common.byzfl().aggregators, common.byzfl().attacks
     return [
-        Peer("ByzFL Average", "average", "Average()(W)", lambda W: a.Average()(W), "The same."),
-        Peer("ByzFL Median", "median", "Median()(W)", lambda W: a.Median()(W), nan),
-        Peer("ByzFL TrMean", "trimmed-mean", "TrMean(f)(W)", lambda W, f: a.TrMean(f)(W),
-             "The same; they differ only in what is returned when more than f models are NaN."),
-        Peer(
-            "ByzFL Krum",
-            "krum",
-            "Krum(f)(W)",
-            lambda W, f: a.Krum(f)(W),
-            "A choice: its text counts n - f models with the model itself, Blanchard et al. n - f - 2 others. "
-            + chosen,
-        ),
-        Peer(
-            "ByzFL Krum",
-            "krum",
-            "Krum(f + 1)(W)",
-            lambda W, f: a.Krum(f + 1)(W),
-            "With f + 1 it is Blanchard's. " + chosen,
-        ),
-        Peer(
-            "ByzFL MultiKrum",
-            "krum",
-            "MultiKrum(f)(W)",
-            lambda W, f: a.MultiKrum(f)(W),
-            "Another rule, of course: the mean of the n - f best.",
-        ),
-        Peer(
-            "ByzFL Meamed",
-            "trimmed-mean",
-            "Meamed(f)(W)",
-            lambda W, f: a.Meamed(f)(W),
-            "Another rule: the mean around the median.",
-        ),
-        Peer(
-            "ByzFL Krum, tensors",
-            "krum",
-            "Krum(f + 1)(torch.tensor(W))",
-            lambda W, f: a.Krum(f + 1)(W),
-            "Tensors are cast to float32: no difference to most uses, but models that agree to seven digits "
-            "cannot be told apart.",
-            form="torch",
-        ),
-        Peer(
-            "ByzFL SignFlipping",
-            "sign-flip",
-            "tile(SignFlipping()(W))",
-            lambda W: np.tile(k.SignFlipping()(W), (len(W), 1)),
-            "A choice: it negates the mean of the honest vectors, the paper an attacker's own model.",
-        ),
-        Peer(
-            "ByzFL SignFlipping",
-            "fall-of-empires",
-            "SignFlipping()(honest)",
-            lambda honest: k.SignFlipping()(honest),
-            "As Fall of Empires with epsilon 1 it is right.",
-        ),
-        Peer(
-            "ByzFL InnerProductManipulation",
-            "fall-of-empires",
-            "InnerProductManipulation(epsilon)(honest)",
-            lambda honest, epsilon: k.InnerProductManipulation(epsilon)(honest),
-            "The same attack under its other name. Its default is 2, ours 1.",
-        ),
-        Peer(
-            "ByzFL ALittleIsEnough",
-            "alie",
-            "ALittleIsEnough(z)(honest)",
-            lambda honest, z: k.ALittleIsEnough(z)(honest),
-            "A choice: it adds, Baruch et al. subtract, and an attacker may do either. The divisor is h - 1 "
-            "where its text has h; with a single honest vector that is 0 / 0.",
-        ),
-        Peer("Flower aggregate", "average", "aggregate([([w], 1) ...])", lambda W: f.aggregate(clients(W))[0],
+        Peer("Average", "average", "Average()(W)", lambda W: a.Average()(W), "The same."),
+        Peer("Median", "median", "Median()(W)", lambda W: a.Median()(W), f"The same. {NAN}"),
+        Peer("TrMean", "trimmed-mean", "TrMean(f)(W)", lambda W, f: a.TrMean(f)(W),
+             "The same, but for what more than f models of NaN lead to."),
+        Peer("Krum", "krum", "Krum(f)(W)", lambda W, f: a.Krum(f)(W),
+             "A choice: its text counts n - f models, itself among them, Blanchard et al. n - f - 2 others. "
+             + CHOSEN),
+        Peer("Krum", "krum", "Krum(f + 1)(W)", lambda W, f: a.Krum(f + 1)(W),
+             f"So it is Blanchard's. {CHOSEN}"),
+        Peer("Krum", "krum", "Krum(f + 1)(torch.tensor(W))", lambda W, f: a.Krum(f + 1)(W),
+             "Tensors are cast to float32; on ordinary inputs it is the same.", form="torch"),
+        Peer("MultiKrum", "krum", "MultiKrum(f)(W)", lambda W, f: a.MultiKrum(f)(W),
+             "Another rule, and meant to be: the mean of the n - f best."),
+        Peer("Meamed", "trimmed-mean", "Meamed(f)(W)", lambda W, f: a.Meamed(f)(W),
+             "Another rule, and meant to be: the mean around the median. The one case is a tie, broken otherwise."),
+        Peer("SignFlipping", "sign-flip", "tile(SignFlipping()(W), (len(W), 1))",
+             lambda W: np.tile(k.SignFlipping()(W), (len(W), 1)),
+             "A choice: it negates the mean of the honest vectors, the paper an attacker's own model."),
+        Peer("SignFlipping", "fall-of-empires", "SignFlipping()(honest)",
+             lambda honest: k.SignFlipping()(honest),
+             "So it is Fall of Empires with epsilon 1."),
+        Peer("InnerProductManipulation", "fall-of-empires", "InnerProductManipulation(epsilon)(honest)",
+             lambda honest, epsilon: k.InnerProductManipulation(epsilon)(honest),
+             "The same, under the other name of the attack. Its default is 2, ours 1."),
+        Peer("ALittleIsEnough", "alie", "ALittleIsEnough(z)(honest)",
+             lambda honest, z: k.ALittleIsEnough(z)(honest),
+             "The sign is a choice: Baruch et al. subtract, an attacker may do either. The divisor is h - 1, "
+             "where its text has h."),
+    ]  # fmt: skip
+
+
+def flower_peers() -> list[Peer]:
+    f = flower()
+    clients = lambda W: [([w], 1) for w in W]  # per client a list of layers and a number of samples
+    return [
+        Peer("aggregate", "average", "aggregate(results)", lambda W: f.aggregate(clients(W))[0],
              "The same, if every client reports as many samples."),
-        Peer("Flower aggregate_median", "median", "aggregate_median([([w], 1) ...])",
-             lambda W: f.aggregate_median(clients(W))[0], nan),
-        Peer("Flower aggregate_trimmed_avg", "trimmed-mean", "aggregate_trimmed_avg(..., (f + 1/4) / n)",
+        Peer("aggregate_median", "median", "aggregate_median(results)",
+             lambda W: f.aggregate_median(clients(W))[0], f"The same. {NAN}"),
+        Peer("aggregate_trimmed_avg", "trimmed-mean", "aggregate_trimmed_avg(results, (f + 1/4) / n)",
              lambda W, b: f.aggregate_trimmed_avg(clients(W), (b + 0.25) / len(W))[0],
-             "The same: it is told a share and cuts int(share * n)."),
-        Peer("Flower aggregate_trimmed_avg", "trimmed-mean", "aggregate_trimmed_avg(..., f / n)",
+             "It is told a share and cuts int(share * n), so this is the same."),
+        Peer("aggregate_trimmed_avg", "trimmed-mean", "aggregate_trimmed_avg(results, f / n)",
              lambda W, b: f.aggregate_trimmed_avg(clients(W), b / len(W))[0],
-             "The obvious share loses one to rounding at some sizes, as scipy.stats.trim_mean does."),
-        Peer("Flower aggregate_krum", "krum", "aggregate_krum([([w], 1) ...], f, 0)",
-             lambda W, b: f.aggregate_krum(clients(W), b, 0)[0], "The same definition. " + chosen),
+             "The obvious share loses one model to rounding at some sizes, as it does for `scipy.stats.trim_mean`."),
+        Peer("aggregate_krum", "krum", "aggregate_krum(results, f, 0)",
+             lambda W, b: f.aggregate_krum(clients(W), b, 0)[0], f"The same. {CHOSEN}"),
     ]  # fmt: skip
 
 
 def row(peer: Peer, report: Report) -> str:
-    variant = report.variant or report.closest
-    known = "-" if variant is None else f"{variant.name} ({variant})"
+    assert report.agreement, f"{peer.name}: {report.problem}"
+    told = report.verdict
+    if report.variant:
+        told += f": {report.variant.name}"
+        told += "" if report.agreement.full else f" ({report.variant.ordinary})"
     if report.closest:
-        known = f"closest: {known}"
-    cells = [peer.name, peer.kind, f"`{peer.call}`", report.verdict, str(report.agreement), known, peer.remark]
-    return f"| {' | '.join(cells)} |"
+        told += f"; closest: {report.closest.name} ({report.closest.ordinary})"
+    return f"| {' | '.join([f'`{peer.call}`', peer.kind, told, str(report.agreement), peer.remark])} |"
 
 
-def notes(peer: Peer, report: Report) -> str:
+def odd(peer: Peer, report: Report) -> str:
     """What else the audit noticed."""
-    odd = [note for note in report.notes if re.match(r"changes|writes|gives|refuses [01] of|.*: no, ", note)]
-    return f"- {peer.name}, `{peer.call}`: {'; '.join(odd)}." if odd else ""
+    found = [note for note in report.notes if re.match(r"changes|writes|gives|refuses 0 of|.*: no, ", note)]
+    return f"- `{peer.call}`: {'; '.join(found)}." if found else ""
 
 
-def main() -> None:
-    print(HEAD.format(byzfl=version("byzfl"), flwr=version("flwr"), numpy=np.__version__))
-    judged = [(p, judge(p.function, p.kind, form=p.form, shrinks=False)) for p in peers()]
-    print("\n".join(row(*pair) for pair in judged))
-    print("\n## Also noticed\n")
-    print("\n".join(line for line in (notes(*pair) for pair in judged) if line))
+def section(title: str, peers: list[Peer], names: list[str]) -> str:
+    """A library: a row per call, what else was noticed, and what of `names` there is no definition for here."""
+    judged = [(peer, judge(peer.function, peer.kind, form=peer.form, shrinks=False)) for peer in peers]
+    notes = [line for line in (odd(*pair) for pair in judged) if line]
+    left = ", ".join(f"`{name}`" for name in names if name not in {peer.name for peer in peers})
+    lines = [f"## {title}", "", "| call | judged as | told | agrees with the definition | remark |"]
+    lines += ["|---|---|---|---|---|", *(row(*pair) for pair in judged), ""]
+    lines += ["Also noticed:", "", *notes, ""] if notes else []
+    return "\n".join([*lines, f"Not judged, because there is no definition of them here: {left}."])
+
+
+def defined_in(*modules: ModuleType) -> list[str]:
+    """The names of the classes that modules define, or of their functions if there are no classes."""
+    own = [
+        value
+        for module in modules
+        for name, value in vars(module).items()
+        if getattr(value, "__module__", "").startswith(module.__name__) and not name.startswith("_")
+    ]
+    return [v.__name__ for v in own if inspect.isclass(v)] or [v.__name__ for v in own]
+
+
+def page() -> str:
+    modules = common.byzfl().aggregators, common.byzfl().attacks
+    return "\n\n".join(
+        [
+            HEAD.format(byzfl=version("byzfl"), flwr=version("flwr")).strip(),
+            section("ByzFL", byzfl_peers(), defined_in(*modules)),
+            section("Flower", flower_peers(), defined_in(flower())) + "\n",
+        ]
+    )
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--write", action="store_true", help="write docs/PEERS.md instead of printing it")
+    options = parser.parse_args(arguments)
+    missing = common.missing("byzfl", "flwr", "torch")
+    if missing:
+        print(f"peers.py: {' and '.join(missing)} not installed", file=sys.stderr)
+        return 2
+    if options.write:
+        files.write(PAGE, page())
+    else:
+        print(page(), end="")
+    return 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

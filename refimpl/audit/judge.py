@@ -74,13 +74,11 @@ def named(variants: tuple[Variant, ...], base: Agreement, judged: Judged, right:
     """The verdict on a function that leaves the definition, and which variant it is, if any."""
     known = [likeness(variant, judged, right) for variant in suspects(variants, judged, right)]
     best = max((v for v in known if v.full), key=lambda v: v.rank, default=base)
-    if best.rank > base.rank and (best.complete or not base.full):
-        return {"verdict": "a known variant", "variant": best}
     if base.full:
-        return {
-            "verdict": "right, but for the cases counted apart",
-            "by_group": by_group(variants, judged, right),
-        }
+        like = {"variant": best} if best.complete else {"by_group": by_group(variants, judged, right)}
+        return {"verdict": "right, but for the cases counted apart", **like}
+    if best.full:
+        return {"verdict": "a known variant", "variant": best}
     closest = max(known, key=lambda v: v.explained)
     return {
         "verdict": "different, and no variant that is known",
