@@ -90,7 +90,7 @@ def byzfl_peers() -> list[Peer]:
         Peer("MultiKrum", "krum", "MultiKrum(f)(W)", lambda W, f: a.MultiKrum(f)(W),
              "Another rule, and meant to be: the mean of the n - f best."),
         Peer("Meamed", "trimmed-mean", "Meamed(f)(W)", lambda W, f: a.Meamed(f)(W),
-             "Another rule, and meant to be: the mean around the median. The one case is a tie, broken otherwise."),
+             "Another rule, and meant to be: the mean around the median. The one case is a tie."),
         Peer("SignFlipping", "sign-flip", "tile(SignFlipping()(W), (len(W), 1))",
              lambda W: np.tile(k.SignFlipping()(W), (len(W), 1)),
              "A choice: it negates the mean of the honest vectors, the paper an attacker's own model."),
@@ -120,7 +120,7 @@ def flower_peers() -> list[Peer]:
              "It is told a share and cuts int(share * n), so this is the same."),
         Peer("aggregate_trimmed_avg", "trimmed-mean", "aggregate_trimmed_avg(results, f / n)",
              lambda W, b: f.aggregate_trimmed_avg(clients(W), b / len(W))[0],
-             "The obvious share loses one model to rounding at some sizes, as it does for `scipy.stats.trim_mean`."),
+             "The obvious share loses a model to rounding at some sizes; `scipy.stats.trim_mean` does so too."),
         Peer("aggregate_krum", "krum", "aggregate_krum(results, f, 0)",
              lambda W, b: f.aggregate_krum(clients(W), b, 0)[0], f"The same. {CHOSEN}"),
     ]  # fmt: skip

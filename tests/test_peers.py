@@ -41,6 +41,7 @@ def byzfl():
     pytest.importorskip("torch", reason="byzfl needs torch, which is in the extra 'oracles'")
     package = ModuleType("byzfl")
     package.__path__ = [str(folder_of("byzfl"))]
+    package.__spec__ = importlib.util.find_spec("byzfl")  # whoever looks for it again finds one
     before = set(sys.modules)
     sys.modules["byzfl"] = package
     package.aggregators = importlib.import_module("byzfl.aggregators")

@@ -2,10 +2,13 @@
 
 import pkgutil
 import re
+import shlex
 from fractions import Fraction
 from pathlib import Path
 
 import pytest
+
+from refimpl.audit.__main__ import main as audit
 
 README = (Path(__file__).parents[1] / "README.md").read_text()
 
@@ -18,6 +21,14 @@ def test_the_example_gives_what_its_comments_say():
     assert names["w"] == pytest.approx([1, 5])
     assert "[4/9, 5/9, 0]" in block
     assert "[1, 5]" in block
+
+
+def test_the_judge_finds_what_the_page_says(capsys):
+    commands = README.replace("\\\n", " ").splitlines()
+    (command,) = (shlex.split(line) for line in commands if "refimpl.audit scipy" in line)
+    assert audit(command[3:]) == 1
+    (found,) = re.findall(r'The second finds "(.*)"', README)
+    assert found in " ".join(capsys.readouterr().out.split())
 
 
 def resolved(name, module):
