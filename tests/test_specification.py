@@ -75,6 +75,11 @@ def test_only_experiments_import_the_data_loaders(module):
     assert "data_loaders" not in reached(module)
 
 
+@pytest.mark.parametrize("module", [name for name in FILES if not name.startswith("refimpl.audit")])
+def test_nothing_but_itself_imports_the_audit(module):
+    assert "refimpl.audit" not in reached(module)
+
+
 def test_only_arrays_imports_cupy():
     assert [name for name, path in FILES.items() if "cupy" in imports(path)] == ["refimpl.arrays"]
 

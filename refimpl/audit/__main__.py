@@ -8,11 +8,13 @@ import argparse
 import importlib
 import importlib.util
 import json
+import os
 import sys
 import textwrap
 from collections.abc import Callable
 from contextlib import redirect_stdout
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from types import ModuleType
 from typing import Any
 
@@ -21,7 +23,7 @@ import numpy as np
 from refimpl.audit.calls import FORMS, available
 from refimpl.audit.judge import judge
 from refimpl.audit.kinds import KINDS
-from refimpl.audit.report import NOT_JUDGED
+from refimpl.audit.report import NOT_JUDGED, WIDTH
 from refimpl.audit.variants import VARIANTS
 from refimpl.vectors import InputError
 
@@ -74,12 +76,12 @@ def listing(kinds: list[str]) -> str:
     lines = []
     for name in kinds:
         kind = KINDS[name]
-        lines += [f"{name}: {kind.about} ({kind.reference})", f"  called as {kind.call}"]
+        lines += textwrap.wrap(f"{name}: {kind.about} ({kind.reference})", WIDTH, subsequent_indent="  ")
+        lines += textwrap.wrap(f"called as {kind.call}", WIDTH, initial_indent="  ", subsequent_indent="  ")
         for variant in VARIANTS[name]:
             used = f" [{variant.used_by}]" if variant.used_by else ""
-            lines += textwrap.wrap(
-                f"{variant.name}: {variant.about}{used}", 110, initial_indent="  - ", subsequent_indent="    "
-            )
+            text = f"{variant.name}: {variant.about}{used}"
+            lines += textwrap.wrap(text, WIDTH, initial_indent="  - ", subsequent_indent="    ")
     return "\n".join(lines)
 
 
@@ -126,4 +128,6 @@ def _said(error: BaseException) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    with TemporaryDirectory() as folder:
+        os.environ.setdefault("HYPOTHESIS_STORAGE_DIRECTORY", folder)  # else it leaves one where one stands
+        sys.exit(main())

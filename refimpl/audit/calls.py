@@ -102,7 +102,8 @@ class Caller:
     def all(self, many: Sequence[Inputs], seconds: float = math.inf) -> list[Answer]:
         """Its answers, in order, until it hangs or the time is over; at least one.
 
-        They are computed in a thread of their own, which is left behind if the function hangs.
+        They are computed in a thread of their own, which is left behind if the function hangs. (A call that
+        holds the interpreter's lock for good, in somebody's C code, cannot be left.)
         """
         answers: list[Answer] = []
         stop, end = threading.Event(), time.monotonic() + seconds

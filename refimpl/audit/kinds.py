@@ -256,7 +256,8 @@ KINDS: dict[str, Kind] = {
     ),
     "round": Kind(
         ("setting", "state", "batch", "signals"),
-        "W (N, d), or a dictionary or named tuple with it and any of gradient, local, sent, risks, weights",
+        "W (N, d), or a dictionary or named tuple with it and any of gradient, local, sent, risks, weights; "
+        "refimpl.algorithm says what these are",
         rounds.define,
         "one round of the paper's Algorithm 1, given what is drawn at random",
         "the paper's Algorithm 1",
