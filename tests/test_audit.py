@@ -29,6 +29,13 @@ each_variant = pytest.mark.parametrize(("kind", "variant"), ALL, ids=[f"{k}: {v.
 each_kind = pytest.mark.parametrize("kind", KINDS)
 
 
+@pytest.fixture(autouse=True)
+def patient(monkeypatch):
+    """However busy the machine is, all cases are asked and examples are made as small as can be."""
+    for module, name in ((trial, "SECONDS"), (shrink, "AT_MOST")):
+        monkeypatch.setattr(module, name, 100.0)
+
+
 def lightly(first, names):
     """All of them, but only the first outside of the slow tests."""
     return [name if name == first else pytest.param(name, marks=pytest.mark.slow) for name in names]
@@ -247,8 +254,7 @@ def byzfl_krum(W, f):
     return W[D.sum(axis=1).argmin()]
 
 
-def test_the_smallest_input_and_the_arithmetic(monkeypatch):
-    monkeypatch.setattr(shrink, "AT_MOST", 60.0)  # however busy the machine is
+def test_the_smallest_input_and_the_arithmetic():
     said = judge(byzfl_krum, "krum")
     small = said.difference
     assert small.case == "the smallest input found"
