@@ -31,7 +31,7 @@ from refimpl.vectors import InputError
 def main(arguments: list[str] | None = None) -> int:
     options = parser().parse_args(arguments)
     if options.list:
-        print(listing([options.kind] if options.kind else list(KINDS)))
+        show(listing([options.kind] if options.kind else list(KINDS)))
         return 0
     try:
         if not (options.target and options.kind):
@@ -47,8 +47,16 @@ def main(arguments: list[str] | None = None) -> int:
     except InputError as error:
         print(f"refimpl.audit: {error}", file=sys.stderr)
         return NOT_JUDGED
-    print(json.dumps(report.as_dict(), indent=1) if options.json else report)
+    show(json.dumps(report.as_dict(), indent=1) if options.json else str(report))
     return report.status
+
+
+def show(text: str) -> None:
+    """Prints it. Who has read enough, as `head` has, may close the pipe."""
+    try:
+        print(text, flush=True)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def parser() -> argparse.ArgumentParser:

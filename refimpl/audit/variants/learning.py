@@ -6,6 +6,7 @@ import numpy as np
 
 from refimpl import layers
 from refimpl.audit.variant import Variant
+from refimpl.mixing import metropolis_weights
 
 cross_entropy = layers.softmax_cross_entropy
 
@@ -70,7 +71,6 @@ def mixing(edge: Callable[[np.ndarray, np.ndarray], np.ndarray], itself: int = 0
 
 # A path of three workers, and two that hear each other.
 THREE_AND_TWO = [[1, 1, 0, 0, 0], [1, 1, 1, 0, 0], [0, 1, 1, 0, 0], [0, 0, 0, 1, 1], [0, 0, 0, 1, 1]]
-metropolis = mixing(lambda i, j: 1 / (1 + np.maximum(i, j)))
 
 VARIANTS = {
     "softmax-cross-entropy": (
@@ -276,14 +276,14 @@ VARIANTS = {
             "lazy Metropolis weights",
             "half of them, and half of the identity",
             "",
-            lambda A: (metropolis(A) + np.eye(len(A))) / 2,
+            lambda A: (metropolis_weights(A) + np.eye(len(A))) / 2,
             (([[1, 1], [1, 1]],), ([[1, 1, 0], [1, 1, 0], [0, 0, 1]],)),
         ),
         Variant(
             "no weight for itself",
             "a diagonal of 0",
             "",
-            lambda A: metropolis(A) * ~np.eye(len(A), dtype=bool),
+            lambda A: metropolis_weights(A) * ~np.eye(len(A), dtype=bool),
             (([[1]],), ([[1, 0], [0, 1]],)),
         ),
     ),
