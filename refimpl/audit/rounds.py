@@ -132,8 +132,9 @@ def step_of(s: Setting) -> str:
 def _inputs(given: dict[str, Any]) -> tuple:
     names = ("X", "y", "graph", "attackers", "rule", "attack", "risk", "optimizer")
     batch, W, before = given["batch"], given["W"], given.get("optimizer_state")
+    about = {key: value for key, value in given["model"].items() if key not in ("kind", "layout", "size")}
     setting = Setting(
-        models.mlp(given["model"]["sizes"]),
+        getattr(models, given["model"]["kind"])(**about),
         **{name: given[name] for name in names},
         step_size=given["lr"],
         batch_size=batch.shape[1],

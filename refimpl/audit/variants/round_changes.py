@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from refimpl import algorithm, released
+from refimpl import algorithm
 from refimpl.aggregate import RULES, Rule
 from refimpl.algorithm import Round, Setting, State, aggregation_step, round_
 from refimpl.attacks import ATTACKS
@@ -151,9 +151,12 @@ def screened_then_stepped(s: Setting, state: State, batch: np.ndarray, signals: 
     return round_(s._replace(rule="local"), state._replace(W=W), batch, signals).local
 
 
-def smoothed(s: Setting, state: State, batch: np.ndarray, signals: Any) -> np.ndarray:
-    """As the released code: from 1, a twentieth of the new risk."""
-    return released.round_(s, state, batch, signals, 0.05, np.ones((len(s.graph),) * 2))[0].state.W
+def smoothed(s: Setting, state: State, made: Round) -> Rule:
+    """As the released code in its first round: from 1, a twentieth of the new risk."""
+    rule = RULES[s.rule]
+    if not rule.scores:
+        return rule
+    return rule._replace(compute=lambda W, r, own, f: rule.compute(W, 0.95 + 0.05 * r, own, f))
 
 
 def trusted(s: Setting, state: State, made: Round) -> np.ndarray:

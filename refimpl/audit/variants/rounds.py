@@ -114,7 +114,7 @@ VARIANTS = {
             "risks smoothed from 1 by a twentieth",
             "L = 0.95 + 0.05 r in place of r",
             "the first round of the released code; Li et al. 2020",
-            smoothed,
+            again(rule=smoothed),
             (("risks and weights 1",), ("hostile 1",)),
         ),
         Variant(
