@@ -232,6 +232,12 @@ def _load(load: Callable[[str | None], Dataset], data_dir: str | None) -> Datase
     return load(data_dir)
 
 
+def forget() -> None:
+    """Frees the data that are kept for the next run."""
+    build_data.cache_clear()
+    _load.cache_clear()
+
+
 def own_rows(data: Dataset, test_parts: Parts) -> HeldOut:
     """Each worker is tested on the rows split off for it."""
     rows, workers = np.concatenate(test_parts), np.arange(len(test_parts))
