@@ -28,7 +28,7 @@ ROWS = [7, 4, 9, 5, 8, 4, 6, 5, 7, 6]  # of ten workers
 
 
 def cases():
-    """(name, options of a setting): every rule against every attack, where everyone hears everyone or four others."""
+    """(name, options of a setting): every rule against every attack, on the complete graph and a sparse one."""
     sparse = graphs.random_regular(10, 4, np.random.default_rng(1))
     for (where, graph), rule, attack in itertools.product(
         {"complete": graphs.complete(10), "sparse": sparse}.items(), RULES, ATTACKS
@@ -274,16 +274,6 @@ def test_the_example_trains_spambase_and_counts_its_bytes(tmp_path):
         [str(p), "1", str(9 * 8 * 1202), str(9 * 8 * 1202)] for p in range(10)
     ]
     assert all(float(number) > 0 for row in table for number in row[4:])
-
-
-def monitored(folder):
-    """Bytes that Open MPI says each rank has sent, by the file that it writes for the rank."""
-    sent = {}
-    for path in folder.glob("sent.*.prof"):
-        # I: an internal message, of a collective; E: one of ours. Sender, receiver, bytes.
-        found = re.findall(r"^[IE]\t(\d+)\t(\d+)\t(\d+) bytes", path.read_text(), re.MULTILINE)
-        sent |= {int(p): sum(int(size) for q, _, size in found if q == p) for p, _, _ in found}
-    return sent
 
 
 @needs_mpi

@@ -5,7 +5,7 @@ import dataclasses
 import itertools
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -31,14 +31,15 @@ def main(task: str, argv: list[str] | None = None) -> int:
         return main(args.dataset, argv)  # the same options with other defaults
     try:
         runs = prepare(task, args)
+        run_all, places = connect(args.cluster) if args.cluster else (grid.run_all, joblib.cpu_count())
     except OSError as error:
         p.error(f"{error.filename}: {error.strerror}" if error.filename else str(error))
     except ValueError as error:
         p.error(str(error))
-    jobs = args.jobs or (1 if args.gpu else joblib.cpu_count())
-    threads = args.threads or max(1, joblib.cpu_count() // min(jobs, len(runs)))
+    jobs = args.jobs or (1 if args.gpu and not args.cluster else places)
+    threads = args.threads or (1 if args.cluster else max(1, joblib.cpu_count() // min(jobs, len(runs))))
     try:
-        results = run_grid(runs, args.out, jobs, args.data_dir, threads)
+        results = run_grid(runs, args.out, jobs, args.data_dir, threads, run_all)
     except KeyboardInterrupt:
         rest = f"interrupted; finished runs are in {args.out}, the same command does the rest"
         print(f"\n{rest}", file=sys.stderr)
@@ -82,9 +83,20 @@ def graph_of(text: str) -> str | Edges:
 
 # --- Running ------------------------------------------------------------------------------------------------
 
+RunAll = Callable[..., Iterator[dict[str, Any]]]  # in the form of `grid.run_all`
+
+
+def connect(address: str) -> tuple[RunAll, int]:
+    """`cluster.connect`, for which distributed has to be installed."""
+    try:
+        from refimpl.experiments import cluster
+    except ImportError as error:
+        raise ValueError(f"--cluster needs distributed, pip install '.[cluster]': {error}") from None
+    return cluster.connect(address)
+
 
 def run_grid(
-    runs: list[Config], out: Path, jobs: int, data_dir: str | None, threads: int
+    runs: list[Config], out: Path, jobs: int, data_dir: str | None, threads: int, run_all: RunAll = grid.run_all
 ) -> list[dict[str, Any]]:
     """All results, from files where they are there already, showing progress."""
     results = [result for config in runs if (result := grid.saved(config, out))]
@@ -94,7 +106,7 @@ def run_grid(
     if todo and (total := estimate(todo, data_dir, threads) / min(jobs, len(todo))) > 20:
         about = f"about {duration(total)} for {several(len(todo), 'run')}, {jobs} at a time"
         print(about, file=sys.stderr, flush=True)
-    results.extend(progress(grid.run_all(todo, out, jobs, data_dir, threads), len(todo)))
+    results.extend(progress(run_all(todo, out, jobs, data_dir, threads), len(todo)))
     return results
 
 

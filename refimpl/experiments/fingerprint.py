@@ -21,7 +21,7 @@ from refimpl.experiments.tables import entries, ours
 from refimpl.experiments.tasks import Config
 
 FRONT_END = {"vectors.py"} | {
-    f"experiments/{name}.py" for name in ("cli", "figures", "files", "options", "report")
+    f"experiments/{name}.py" for name in ("cli", "cluster", "figures", "files", "options", "report")
 }
 
 
