@@ -8,6 +8,7 @@ given to the others.
 
 import functools
 import json
+import logging
 import tempfile
 from collections.abc import Callable, Iterator
 from concurrent.futures import CancelledError
@@ -35,6 +36,7 @@ def connect(address: str) -> tuple[RunAll, int]:
 
     Raises ValueError if there is no scheduler, or if it has no workers.
     """
+    logging.getLogger("distributed.client").setLevel(logging.CRITICAL)  # what matters is said below, in a line
     try:
         client = Client(address, timeout=10, set_as_default=False)
     except (OSError, ValueError) as error:
@@ -67,8 +69,13 @@ def run_all(
         for config, text in pool(job(parcel.name, config, threads) for config in configs):
             write(grid.path_of(config, out), text)
             yield json.loads(text)
-    except (CancelledError, KilledWorker) as error:  # no scheduler any more; a run that ends every worker
-        raise OSError(f"--cluster: {error}; finished runs are kept, the same command does the rest") from None
+    except (CancelledError, KilledWorker) as error:
+        what = (
+            "a run ends every worker that it is on"
+            if isinstance(error, KilledWorker)
+            else "no scheduler any more"
+        )
+        raise OSError(f"--cluster: {what}; finished runs are kept, the same command does the rest") from None
     finally:
         if client.status == "running":
             client.unregister_worker_plugin(parcel.name)
