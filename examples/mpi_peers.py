@@ -91,8 +91,7 @@ class Channel:
         sizes = [[d * len(workers) for workers in side.values()] for side in (self.out, self.into)]
         call = self.graph.Ineighbor_alltoallv([self.outgoing, sizes[0]], [self.incoming, sizes[1]])
         try:
-            self.wait(dict.fromkeys(self.into, call))
-            call.Wait()
+            self.wait(dict.fromkeys([*self.into, *self.out], call))
         except LostError:
             self.meet()
             raise
@@ -151,14 +150,15 @@ def save(folder: Path, workers: np.ndarray, state: State, every: int) -> None:
     """A file per worker, so that another number of ranks can go on; the one before is kept.
 
     Neighbours are at most a round apart, so nobody is N rounds ahead of anybody, and `every` is at least N:
-    when somebody saves a checkpoint, all have saved the one before.
+    when somebody saves a checkpoint, all have saved the one before. It is not pickled: arrays of numbers only.
     """
+    keep = (state.t // every - 1) * every
     for i, k in enumerate(workers):
         buffer = io.BytesIO()
         np.savez(buffer, w=state.W[i], memory=state.memory[:, i])
         write(folder / f"worker{k}_round{state.t}.npz", buffer.getvalue())
         for t in saved(folder, k):
-            if t < state.t - every:
+            if t < keep:
                 (folder / f"worker{k}_round{t}.npz").unlink()
 
 
@@ -168,8 +168,12 @@ def saved(folder: Path, k: int) -> set[int]:
 
 
 def load(folder: Path, workers: np.ndarray, t: int) -> State:
-    files = [np.load(folder / f"worker{k}_round{t}.npz") for k in workers]
-    return State(np.stack([file["w"] for file in files]), np.stack([file["memory"] for file in files], 1), t)
+    w, memory = [], []
+    for k in workers:
+        with np.load(folder / f"worker{k}_round{t}.npz") as file:
+            w.append(file["w"])
+            memory.append(file["memory"])
+    return State(np.stack(w), np.stack(memory, axis=1), t)
 
 
 # --- A run --------------------------------------------------------------------------------------------------
@@ -186,9 +190,9 @@ def prepare(comm: Any, config: Config, args: Namespace) -> Share:
     reason = ""
     try:
         parts = peers.deal(config.workers, comm.size)
+        folder = grid.path_of(config, args.out).with_suffix(f".hear-{args.hear}")
         own = own_share(config, args.data_dir, parts[comm.rank])
         hears = peers.channels(own.setting, args.hear)
-        folder = grid.path_of(config, args.out).with_suffix(f".hear-{args.hear}")
         folder.mkdir(parents=True, exist_ok=True)
     except (ValueError, OSError) as error:
         reason = str(error)
