@@ -211,6 +211,7 @@ def test_without_mpi4py_there_is_one_line(example, monkeypatch, capsys):
 
 MPIEXEC = shutil.which("mpiexec", path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
 missing = importlib.util.find_spec("mpi4py") is None or MPIEXEC is None
+needs_proc = pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="ranks are found in /proc")
 needs_mpi = pytest.mark.skipif(missing, reason="mpi4py and mpiexec are in the extra 'mpi'")
 
 
@@ -277,6 +278,7 @@ def test_the_example_trains_spambase_and_counts_its_bytes(tmp_path):
     assert all(float(number) > 0 for row in table for number in row[4:])
 
 
+@needs_proc
 @needs_mpi
 def test_a_rank_that_is_killed_ends_the_run_and_the_same_command_goes_on_to_the_same_bytes(tmp_path):
     command = peers_command(tmp_path, "--epochs", "12", "--checkpoint", "10")
@@ -308,6 +310,7 @@ def ranks_of(process):
     return found
 
 
+@needs_proc
 @needs_mpi
 def test_ranks_that_wait_in_vain_say_for_whom(tmp_path):
     """A rank that is stopped, not dead: no launcher notices."""
