@@ -35,6 +35,7 @@ from refimpl.attacks import ATTACKS
 from refimpl.experiments import cli, grid, tasks
 from refimpl.experiments.files import write
 from refimpl.experiments.options import HelpFormatter, Parser, choice, learning, network, number, whole_number
+from refimpl.experiments.progress import several
 from refimpl.experiments.tasks import TASKS, Config
 
 # --- The network --------------------------------------------------------------------------------------------
@@ -190,7 +191,7 @@ def prepare(comm: Any, config: Config, args: Namespace) -> Share:
     reason = ""
     try:
         parts = peers.deal(config.workers, comm.size)
-        folder = grid.path_of(config, args.out).with_suffix(f".hear-{args.hear}")
+        folder = grid.path_of(config, args.out, args.data_dir).with_suffix(f".hear-{args.hear}")
         own = own_share(config, args.data_dir, parts[comm.rank])
         hears = peers.channels(own.setting, args.hear)
         folder.mkdir(parents=True, exist_ok=True)
@@ -210,7 +211,7 @@ def run(comm: Any, config: Config, args: Namespace, share: Share) -> None:
     first = max(set.intersection(*done), default=0)
     state = load(folder, workers, first) if first else algorithm.start(s, own.W)
     channels = [Channel(comm, sends, parts, own.W, args.timeout) for sends in hears]
-    say(comm, f"{config.workers} workers on {cli.several(comm.size, 'rank')}, round {first} of {last}")
+    say(comm, f"{config.workers} workers on {several(comm.size, 'rank')}, round {first} of {last}")
     start = time.perf_counter()
     try:
         for drawn in itertools.islice(peers.drawn(s, own.sizes, own.W.shape[-1], config.seed), first, last):
@@ -316,8 +317,8 @@ def main(argv: list[str] | None = None) -> int:
             (config,) = cli.configs(args.dataset, args)
         except (ValueError, OSError) as error:
             p.error(str(error))
-        if config.smoothing < 1:
-            p.error(f"--smoothing is the released code's and has no peers, got {config.smoothing:g}")
+        if config.released or args.protocol != "paper":
+            p.error("--released: peers do as the paper says, and nothing else")
     try:
         share = prepare(comm, config, args)
     except ValueError as error:

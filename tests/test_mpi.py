@@ -336,7 +336,7 @@ def test_ranks_that_wait_in_vain_say_for_whom(tmp_path):
         (["--workers", "3", "--attackers", "1"], "got 4 processes for 3 workers"),
         (["--rule", "krum", "--attackers", "4"], "krum needs n >= 2f + 3"),
         (["--rule", "mine"], "invalid choice: 'mine'"),
-        (["--smoothing", "0.5"], "--smoothing"),
+        (["--protocol", "released"], "--released: peers do as the paper says"),
     ],
 )
 def test_what_cannot_be_run_is_refused_in_one_line(tmp_path, options, reason):

@@ -67,7 +67,7 @@ def run_all(
         with joblib.parallel_config(backend=Backend(client=client)):
             pool, job = joblib.Parallel(return_as="generator_unordered"), joblib.delayed(run_there)
         for config, text in pool(job(parcel.name, config, threads) for config in configs):
-            write(grid.path_of(config, out), text)
+            write(grid.path_of(config, out, data_dir), text)
             yield json.loads(text)
     except (CancelledError, KilledWorker) as error:
         what = (

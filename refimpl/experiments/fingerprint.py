@@ -1,7 +1,7 @@
 """What a run's numbers depend on, in a few digits.
 
-A fingerprint changes with the configuration and with the code that computes the numbers, a user's own functions
-included; comments, docstrings and the files that only ask for runs or show them do not change it.
+A fingerprint changes with the configuration, the data and the code that computes the numbers, a user's own
+functions included; comments, docstrings and the files that only ask for runs or show them do not change it.
 """
 
 import ast
@@ -20,15 +20,19 @@ import refimpl
 from refimpl.experiments.tables import entries, ours
 from refimpl.experiments.tasks import Config
 
-FRONT_END = {"vectors.py"} | {
-    f"experiments/{name}.py" for name in ("cli", "cluster", "figures", "files", "options", "report")
-}
+SHOWING = "cli cluster compare endings figures files options paper pictures progress report runs summary"
+FRONT_END = {"vectors.py"} | {f"experiments/{name}.py" for name in SHOWING.split()}
 
 
-def fingerprint(config: Config) -> str:
-    """Eight hexadecimal digits for the file's name."""
-    facts = [asdict(replace(config, device=0)), code_digest(), [described(entry) for entry in entries(config)]]
-    return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:8]
+def fingerprint(config: Config, data: str) -> str:
+    """Eight hexadecimal digits for the file's name; `data` is the digest of the data."""
+    used = [described(entry) for entry in entries(config)]
+    return sha256([asdict(replace(config, device=0)), data, code_digest(), used])[:8]
+
+
+def sha256(facts: Any) -> str:
+    """Of anything that JSON can hold."""
+    return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
 
 
 @functools.cache
