@@ -62,7 +62,7 @@ def running(folder, workers=2):
         yield address, scheduler, started
 
 
-def wait_for(condition, seconds=60):
+def wait_for(condition, seconds=240):
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline
@@ -92,14 +92,14 @@ def test_a_worker_killed_during_a_grid_costs_only_its_runs(tmp_path):
 
     with running(tmp_path) as (address, _, workers):
         grid_there = start(there, "--cluster", address)
-        wait_for(lambda: list(there.glob("*.json")))
+        wait_for(lambda: list(there.glob("*.json")) or grid_there.poll() is not None)
         workers[0].send_signal(signal.SIGKILL)
         assert len(list(there.glob("*.json"))) < 6
-        said = grid_there.communicate(timeout=120)[1]
+        said = grid_there.communicate(timeout=240)[1]
         assert grid_there.returncode == 0, said
         assert "[6/6]" in said
-        assert "6 of 6 runs" in start(there, "--cluster", address).communicate(timeout=120)[1]
-    start(tmp_path / "here", "--threads", "1", "--jobs", "1").communicate(timeout=120)
+        assert "6 of 6 runs" in start(there, "--cluster", address).communicate(timeout=240)[1]
+    start(tmp_path / "here", "--threads", "1", "--jobs", "1").communicate(timeout=240)
     assert contents(there) == contents(tmp_path / "here")
 
 
