@@ -63,6 +63,7 @@ def reached(module):
 def test_the_specification_does_not_reach_what_exists_for_speed(module):
     assert "refimpl.fast" not in reached(module)
     assert "refimpl.experiments" not in reached(module)
+    assert "refimpl.peers" not in reached(module)
 
 
 def test_the_walk_sees_what_is_imported_through_others():

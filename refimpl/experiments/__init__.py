@@ -4,6 +4,7 @@ tasks.py        the experiments, and the way from a configuration to arrays
 tables.py       all tables that a configuration chooses from, for worker processes too
 fingerprint.py  what a run's numbers depend on
 grid.py         runs and their files
+cluster.py      runs on other machines
 report.py       tables of results
 figures.py      the figure
 options.py      the command line's options

@@ -4,6 +4,7 @@ import argparse
 import dataclasses
 import itertools
 import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -30,14 +31,16 @@ def main(task: str, argv: list[str] | None = None) -> int:
     task = args.task  # --dataset may have chosen another
     try:
         runs = prepare(task, args)
+        run_all, places = connect(args.cluster) if args.cluster else (grid.run_all, joblib.cpu_count())
     except (OSError, ValueError, MemoryError) as error:
         p.error(reason(error))
-    jobs = args.jobs or (1 if args.gpu else joblib.cpu_count())
+    jobs = args.jobs or (1 if args.gpu and not args.cluster else places)
+    threads = args.threads or (1 if args.cluster else None)
     if args.dry_run:
-        plan(runs, args.out, jobs, args.data_dir, args.threads)
+        plan(runs, args.out, jobs, args.data_dir, threads)
         return 0
     p.need_folder(args.out)
-    results = run_grid(runs, args.out, jobs, args.data_dir, args.threads)
+    results = run_grid(runs, args.out, jobs, args.data_dir, threads, run_all)
     show(results, TASKS[task].title, args)
     say(f"It took {duration(time.perf_counter() - start)}")
     return 0
@@ -74,9 +77,25 @@ def graph_of(text: str) -> str | Edges:
 
 # --- Running ------------------------------------------------------------------------------------------------
 
+RunAll = Callable[..., Iterator[dict[str, Any]]]  # in the form of `grid.run_all`
+
+
+def connect(address: str) -> tuple[RunAll, int]:
+    """`cluster.connect`, for which distributed has to be installed."""
+    try:
+        from refimpl.experiments import cluster
+    except ImportError as error:
+        raise ValueError(f"--cluster needs distributed, pip install '.[cluster]': {error}") from None
+    return cluster.connect(address)
+
 
 def run_grid(
-    runs: list[Config], out: Path, jobs: int, data_dir: str | None, threads: int | None
+    runs: list[Config],
+    out: Path,
+    jobs: int,
+    data_dir: str | None,
+    threads: int | None,
+    run_all: RunAll = grid.run_all,
 ) -> list[dict[str, Any]]:
     """All results, from files where they are there already, showing progress.
 
@@ -97,7 +116,7 @@ def run_grid(
     if (total := sum(seconds.values()) / jobs) > 20:
         say(f"about {duration(total)} for {several(len(todo), 'run')}, {jobs} at a time")
     board = Board({grid.path_of(config, out, data_dir): seconds[config] for config in todo})
-    results.extend(shown(grid.run_all(todo, out, jobs, data_dir, threads), board))
+    results.extend(shown(run_all(todo, out, jobs, data_dir, threads), board))
     return results
 
 

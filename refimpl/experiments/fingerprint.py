@@ -20,7 +20,7 @@ import refimpl
 from refimpl.experiments.tables import entries, ours
 from refimpl.experiments.tasks import Config
 
-SHOWING = "cli compare endings figures files options paper pictures progress report runs summary"
+SHOWING = "cli cluster compare endings figures files options paper pictures progress report runs summary"
 FRONT_END = ("vectors.py", "audit/", *(f"experiments/{name}.py" for name in SHOWING.split()))
 
 

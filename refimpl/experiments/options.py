@@ -230,6 +230,7 @@ def machine(group: Any) -> None:
         metavar="K",
         help="of a run (the cores, shared by the runs under way)",
     )
+    add("--cluster", metavar="ADDRESS", help="of a Dask scheduler that is given the runs: host:port")
 
 
 def output(group: Any, task: str) -> None:

@@ -239,6 +239,12 @@ def _load(load: Callable[[str | None], Dataset], data_dir: str | None) -> Datase
     return load(data_dir)
 
 
+def forget() -> None:
+    """Frees the data that are kept for the next run."""
+    build_data.cache_clear()
+    _load.cache_clear()
+
+
 def data_digest(task: str, data_dir: str | None) -> str:
     """Sixteen hexadecimal digits of the task's data."""
     return _digest(TASKS[task].load, data_dir)

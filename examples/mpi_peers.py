@@ -1,0 +1,337 @@
+"""Peers that are processes of their own and talk by MPI: Algorithm 1 without a centre.
+
+    pip install -e '.[mpi]'
+    mpiexec -n 10 python examples/mpi_peers.py --task spambase --rule adaptive --attack alie
+
+Each process (rank) is one worker. It holds its own data and its own model, takes its local step, sends the
+result to its neighbours and to nobody else, weighs what it receives and combines it: `peers.round_`, which
+the functions of the specification. No rank holds W. The models that come out are those of a run in one process
+with --plain, bit for bit. With fewer ranks than workers, each rank holds several of them.
+
+What a real network would not have: all ranks start from one file. Each reads it, deals it like all the others,
+keeps the rows of its own workers and forgets the rest before the first round. In the end rank 0 collects a few
+numbers from each, for the table. A rank that has waited too long says for whom and ends the run; the same
+command goes on from the last checkpoint.
+"""
+
+import contextlib
+import io
+import itertools
+import os
+import sys
+import time
+import traceback
+from argparse import Namespace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from threadpoolctl import threadpool_limits
+
+from refimpl import algorithm, draws, peers, train
+from refimpl.aggregate import RULES
+from refimpl.algorithm import Setting, State
+from refimpl.attacks import ATTACKS
+from refimpl.experiments import cli, grid, tasks
+from refimpl.experiments.files import write
+from refimpl.experiments.options import HelpFormatter, Parser, choice, learning, network, number, whole_number
+from refimpl.experiments.progress import several
+from refimpl.experiments.tasks import TASKS, Config
+
+# --- The network --------------------------------------------------------------------------------------------
+
+PAUSE = 2e-5  # seconds between two looks at what has arrived; asleep, as ranks may have to share a core
+NOTHING = bytearray(0)
+
+
+class LostError(Exception):
+    """The ranks that have not been heard of for too long."""
+
+
+class Channel:
+    """The ranks that we send to and hear from, as a graph that MPI knows, and what it costs to talk to them.
+
+    An exchange has two parts. First every rank tells those it sends to, by an empty message, that it is there;
+    they wait for that. Then the models travel, in one call that is collective among neighbours.
+    """
+
+    def __init__(self, comm: Any, sends: np.ndarray, parts: list[np.ndarray], W: np.ndarray, timeout: float):
+        """`sends` (N, N) says who sends to whom; parts[p] are the workers of rank p; W is for its shape."""
+        here, ranks = parts[comm.rank], [p for p in range(comm.size) if p != comm.rank]
+        self.out = {p: found for p in ranks if (found := peers.to_send(sends, here, parts[p]))}
+        self.into = {p: found for p in ranks if (found := peers.to_send(sends, parts[p], here))}
+        self.graph = comm.Create_dist_graph_adjacent(list(self.into), list(self.out))
+        self.outgoing, self.incoming = (
+            np.empty((sum(map(len, side.values())), W.shape[-1]), W.dtype) for side in (self.out, self.into)
+        )
+        self.timeout, self.waiting, self.exchanging, self.bytes = timeout, 0.0, 0.0, 0
+
+    def __call__(self, models: peers.Rows) -> peers.Rows:
+        """Hands each rank the models that it hears, and returns those that we hear, by worker."""
+        start = time.perf_counter()
+        self.meet()
+        met = time.perf_counter()
+        self.exchange(models)
+        self.waiting += met - start
+        self.exchanging += time.perf_counter() - met
+        return dict(zip(itertools.chain(*self.into.values()), self.incoming.copy(), strict=True))
+
+    def meet(self) -> None:
+        """Waits until all ranks that we hear from are there. Raises LostError with those that are not."""
+        told = [self.graph.Isend(NOTHING, p) for p in self.out]
+        calls = {p: self.graph.Irecv(NOTHING, p) for p in self.into}
+        self.wait(calls)
+        for call in told:
+            call.Wait()  # an empty message leaves at once, whether or not somebody is there to read it
+
+    def exchange(self, models: peers.Rows) -> None:
+        """Fills `incoming`. If somebody dies meanwhile, the others find out who when they meet again."""
+        for row, k in zip(self.outgoing, itertools.chain(*self.out.values()), strict=True):
+            row[:] = models[k]
+        d = self.outgoing.shape[-1]
+        sizes = [[d * len(workers) for workers in side.values()] for side in (self.out, self.into)]
+        call = self.graph.Ineighbor_alltoallv([self.outgoing, sizes[0]], [self.incoming, sizes[1]])
+        try:
+            self.wait(dict.fromkeys([*self.into, *self.out], call))
+        except LostError:
+            self.meet()
+            raise
+        self.bytes += self.outgoing.nbytes
+
+    def wait(self, calls: dict[int, Any]) -> None:
+        """For all of them, by the rank that each depends on."""
+        deadline = time.monotonic() + self.timeout
+        while calls := {p: call for p, call in calls.items() if not call.Test()}:
+            if time.monotonic() > deadline:
+                raise LostError(*calls)
+            time.sleep(PAUSE)
+
+
+# --- What a rank holds --------------------------------------------------------------------------------------
+
+
+class Own(NamedTuple):
+    """A rank's share of a run."""
+
+    setting: Setting  # X (m, n, ...) and y (m, n) of its m workers alone; who lies and who hears whom, of all
+    W: np.ndarray  # (m, d), their initial parameters
+    tests: list[tuple[np.ndarray, np.ndarray]]  # their test splits
+    sizes: list[int]  # how many training rows each of all workers has
+
+
+def own_share(config: Config, data_dir: str | None, workers: np.ndarray) -> Own:
+    """Deals data and initial parameters as for a run in one process, and keeps what belongs to `workers`.
+
+    Rows stay padded to the longest worker's number: the shape of a product can decide its last bit.
+    """
+    setting, test, W = tasks.build(config, data_dir)
+    tests = [(test.X[mine], test.y[mine]) for mine in test.own[workers]]
+    own = setting._replace(X=setting.X[workers], y=setting.y[workers])
+    tasks.forget()
+    return Own(own, W[workers], tests, train.sizes(setting))
+
+
+Score = tuple[float, float]  # accuracy on its own test split, training loss
+
+
+def evaluate(own: Own, workers: np.ndarray, W: np.ndarray) -> list[Score]:
+    """The scores of our normal workers, as in `train.evaluate`."""
+    s = own.setting
+    return [
+        (float((s.model.predict(w, X) == y).mean()), float(s.model.risk(w, s.X[i], s.y[i])))
+        for i, (k, w, (X, y)) in enumerate(zip(workers, W, own.tests, strict=True))
+        if k not in s.attackers
+    ]
+
+
+# --- Checkpoints --------------------------------------------------------------------------------------------
+
+
+def save(folder: Path, workers: np.ndarray, state: State, every: int) -> None:
+    """A file per worker, so that another number of ranks can go on; the one before is kept.
+
+    Neighbours are at most a round apart, so nobody is N rounds ahead of anybody, and `every` is at least N:
+    when somebody saves a checkpoint, all have saved the one before. It is not pickled: arrays of numbers only.
+    """
+    keep = (state.t // every - 1) * every
+    for i, k in enumerate(workers):
+        buffer = io.BytesIO()
+        np.savez(buffer, w=state.W[i], memory=state.memory[:, i])
+        write(folder / f"worker{k}_round{state.t}.npz", buffer.getvalue())
+        for t in saved(folder, k):
+            if t < keep:
+                (folder / f"worker{k}_round{t}.npz").unlink()
+
+
+def saved(folder: Path, k: int) -> set[int]:
+    """The rounds that worker k has been saved after."""
+    return {int(path.stem.partition("_round")[2]) for path in folder.glob(f"worker{k}_round*.npz")}
+
+
+def load(folder: Path, workers: np.ndarray, t: int) -> State:
+    w, memory = [], []
+    for k in workers:
+        with np.load(folder / f"worker{k}_round{t}.npz") as file:
+            w.append(file["w"])
+            memory.append(file["memory"])
+    return State(np.stack(w), np.stack(memory, axis=1), t)
+
+
+# --- A run --------------------------------------------------------------------------------------------------
+
+
+Share = tuple[list[np.ndarray], Own, peers.Channels, Path]
+
+
+def prepare(comm: Any, config: Config, args: Namespace) -> Share:
+    """The workers of each rank, this rank's share, who sends to whom, and the folder for checkpoints.
+
+    If any rank cannot, all of them raise ValueError with the reason of the first.
+    """
+    reason = ""
+    try:
+        parts = peers.deal(config.workers, comm.size)
+        folder = grid.path_of(config, args.out, args.data_dir).with_suffix(f".hear-{args.hear}")
+        own = own_share(config, args.data_dir, parts[comm.rank])
+        hears = peers.channels(own.setting, args.hear)
+        folder.mkdir(parents=True, exist_ok=True)
+    except (ValueError, OSError) as error:
+        reason = str(error)
+    if reasons := list(filter(None, comm.allgather(reason))):
+        raise ValueError(reasons[0])
+    return parts, own, hears, folder
+
+
+def run(comm: Any, config: Config, args: Namespace, share: Share) -> None:
+    """Trains from the last checkpoint that all ranks have, and reports."""
+    parts, own, hears, folder = share
+    s, workers, every = own.setting, parts[comm.rank], max(args.checkpoint, config.workers)
+    last = config.epochs * draws.rounds_per_epoch(own.sizes, config.batch_size)
+    done = comm.allgather(set.intersection(*(saved(folder, k) for k in workers)))
+    first = max(set.intersection(*done), default=0)
+    state = load(folder, workers, first) if first else algorithm.start(s, own.W)
+    channels = [Channel(comm, sends, parts, own.W, args.timeout) for sends in hears]
+    say(comm, f"{config.workers} workers on {several(comm.size, 'rank')}, round {first} of {last}")
+    start = time.perf_counter()
+    try:
+        for drawn in itertools.islice(peers.drawn(s, own.sizes, own.W.shape[-1], config.seed), first, last):
+            state = peers.round_(s, workers, state, *drawn, hears, *channels)
+            if state.t % every == 0 or state.t == last:
+                save(folder, workers, state, every)
+                say(comm, f"round {state.t} of {last}")
+    except LostError as lost:
+        give_up(comm, state.t + 1, args.timeout, {p: parts[p] for p in lost.args})
+    seconds = (time.perf_counter() - start) / max(last - first, 1)
+    report(comm, config, own, parts, evaluate(own, workers, state.W), cost(channels, seconds, last - first))
+    say(comm, f"the models are in {folder}")
+
+
+def give_up(comm: Any, t: int, timeout: float, lost: dict[int, np.ndarray]) -> None:
+    """Ends all ranks, with a line that says which are lost."""
+    names = ", ".join(f"rank {p} (worker {' '.join(map(str, workers))})" for p, workers in lost.items())
+    about = f"rank {comm.rank} has heard nothing of {names} for {timeout:g} s, in round {t}"
+    print(
+        f"mpi_peers.py: {about}; the same command goes on from the last checkpoint", file=sys.stderr, flush=True
+    )
+    comm.Abort(3)
+
+
+def cost(channels: list[Channel], seconds: float, rounds: int) -> list[float]:
+    """Of a round: bytes sent; milliseconds that this rank computed, exchanged and waited."""
+    totals = [(c.bytes, 1000 * c.exchanging, 1000 * c.waiting) for c in channels]
+    sent, exchanging, waiting = (sum(column) / max(rounds, 1) for column in zip(*totals, strict=True))
+    return [sent, 1000 * seconds - exchanging - waiting, exchanging, waiting]
+
+
+def report(
+    comm: Any, config: Config, own: Own, parts: list[np.ndarray], scores: list[Score], costs: list[float]
+) -> None:
+    """Rank 0 prints what all have found."""
+    found = comm.gather((scores, costs))
+    if comm.rank:
+        return
+    accuracy, loss = zip(*itertools.chain(*(scores for scores, _ in found)), strict=True)
+    print(f"{TASKS[config.task].title}: {config.rule} against {config.attack}, {config.workers} workers")
+    print(f"own test accuracy: worst {min(accuracy):.4f}, mean {np.mean(accuracy):.4f}")
+    print(f"training loss: highest {max(loss):.4f}, mean {np.mean(loss):.4f}")
+    print("\nA round of each rank, and d (|N_k| - 1) itemsize, which one worker a rank should send")
+    print("rank  workers  bytes sent  should send  compute ms  exchange ms  waiting ms")
+    neighbours = own.setting.graph.sum(axis=1) - 1
+    for p, (workers, (_, numbers)) in enumerate(zip(parts, found, strict=True)):
+        sent, computing, exchanging, waiting = numbers
+        should = neighbours[workers].sum() * own.W[0].nbytes
+        times = f"{computing:12.3f}{exchanging:13.3f}{waiting:12.3f}"
+        print(f"{p:4}{len(workers):9}{sent:12.0f}{should:13}{times}")
+
+
+def say(comm: Any, line: str) -> None:
+    """On rank 0."""
+    if comm.rank == 0:
+        print(line, file=sys.stderr, flush=True)
+
+
+# --- The command line ---------------------------------------------------------------------------------------
+
+
+def parser(argv: list[str] | None) -> Parser:
+    """The options, with the defaults of the task that is asked for."""
+    p = Parser(prog="mpi_peers.py", description=f"{__doc__}".partition("\n")[0], formatter_class=HelpFormatter)
+    one: dict[str, Any] = {"nargs": 1}
+    choice(p, "--task", TASKS, "what is learned", default="spambase", dest="dataset")
+    choice(p, "--rule", RULES, "how models are combined", default=["adaptive"], dest="rules", **one)
+    choice(p, "--attack", ATTACKS, "what attackers send", default=["none"], dest="attacks", **one)
+    add = p.add_argument
+    add("--seed", type=whole_number(0), default=[0], dest="seeds", metavar="K", help="of all draws", **one)
+    add("--epochs", type=whole_number(1), metavar="T", help="passes over the local data")
+    network(p.add_argument_group("the network of workers"))
+    hear = "whom attackers listen to if their attack takes models of others: all, or as the graph says"
+    choice(p, "--hear", peers.HEAR, hear, default="all")
+    learning(p.add_argument_group("learning"))
+    add = p.add_argument_group("the machine").add_argument
+    add(
+        "--timeout", type=number("above 0", 0), default=60.0, metavar="S", help="seconds to wait for neighbours"
+    )
+    add("--checkpoint", type=whole_number(1), default=100, metavar="T", help="in how many rounds; N or more")
+    add("--out", type=Path, default=Path("results/peers"), metavar="FOLDER", help="for the models")
+    add("--data-dir", metavar="FOLDER", help="with the data (as shipped, or fetched once)")
+    task = p.parse_known_args(argv)[0].dataset
+    p.set_defaults(plain=True, **TASKS[task].defaults | {"rules": ["adaptive"], "attacks": ["none"]})
+    return p
+
+
+def main(argv: list[str] | None = None) -> int:
+    """The exit status."""
+    try:
+        from mpi4py import MPI
+    except (ImportError, RuntimeError) as error:  # RuntimeError: it finds no MPI
+        print(f"mpi_peers.py needs mpi4py and an MPI, pip install '.[mpi]': {error}", file=sys.stderr)
+        return 2
+    comm = MPI.COMM_WORLD
+    with open(os.devnull, "w") as nowhere, contextlib.ExitStack() as stack:
+        if comm.rank:  # what is wrong with the options need be said only once
+            stack.enter_context(contextlib.redirect_stderr(nowhere))
+            stack.enter_context(contextlib.redirect_stdout(nowhere))
+        p = parser(argv)
+        args = p.parse_args(argv)
+        try:
+            (config,) = cli.configs(args.dataset, args)
+        except (ValueError, OSError) as error:
+            p.error(str(error))
+        if config.released or args.protocol != "paper":
+            p.error("--released: peers do as the paper says, and nothing else")
+    try:
+        share = prepare(comm, config, args)
+    except ValueError as error:
+        say(comm, f"mpi_peers.py: {error}")
+        return 2
+    try:
+        with threadpool_limits(1):  # as a run in one process has it
+            run(comm, config, args, share)
+    except Exception:
+        traceback.print_exc()
+        comm.Abort(1)  # or the others would wait for us
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

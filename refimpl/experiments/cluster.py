@@ -1,0 +1,126 @@
+"""The runs of a grid on a Dask cluster, through joblib: `--cluster ADDRESS`. Needs the extra `cluster`.
+
+A run's configuration goes to a worker that is free, and the file that the run makes comes back and is written
+here, as if it had been made here. What all runs have in common, the data sets and the entries that a user has
+added to the tables, goes to each worker once, also to one that joins later. The runs of a worker that dies are
+given to the others.
+"""
+
+import functools
+import json
+import logging
+import tempfile
+from collections.abc import Callable, Iterator
+from concurrent.futures import CancelledError
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import joblib
+from distributed import Client, KilledWorker, WorkerPlugin
+from joblib._dask import DaskDistributedBackend  # "dask" in joblib's documentation
+from threadpoolctl import threadpool_limits
+
+from data_loaders import Dataset
+from refimpl.experiments import grid, tasks
+from refimpl.experiments.files import write
+from refimpl.experiments.fingerprint import code_digest
+from refimpl.experiments.tables import Added, added
+from refimpl.experiments.tasks import TASKS, Config
+
+RunAll = Callable[..., Iterator[dict[str, Any]]]
+
+
+def connect(address: str) -> tuple[RunAll, int]:
+    """What computes a grid there, in the place of `grid.run_all`, and how many runs it takes at a time.
+
+    Raises ValueError if there is no scheduler, or if it has no workers.
+    """
+    logging.getLogger("distributed.client").setLevel(logging.CRITICAL)  # what matters is said below, in a line
+    try:
+        client = Client(address, timeout=10, set_as_default=False)
+    except (OSError, ValueError) as error:
+        raise ValueError(f"--cluster needs a Dask scheduler: {error}") from None
+    slots = sum(client.ncores().values())
+    if not slots:
+        client.close()
+        raise ValueError(f"--cluster needs workers, but the scheduler at {address} has none")
+    return functools.partial(run_all, client), slots
+
+
+class Backend(DaskDistributedBackend):
+    def effective_n_jobs(self, n_jobs: int) -> int:
+        """Two at least: if there is a place for one run only, joblib would compute it here."""
+        return max(2, super().effective_n_jobs(n_jobs))
+
+
+def run_all(
+    client: Client, configs: list[Config], out: Path, jobs: int, data_dir: str | None, threads: int = 1
+) -> Iterator[dict[str, Any]]:
+    """Runs them on all workers, whatever `jobs`, yielding each result as soon as its file is written here.
+
+    Raises OSError if the scheduler is lost.
+    """
+    parcel = Parcel(in_common({config.task for config in configs}, data_dir))
+    client.register_plugin(parcel)
+    try:
+        with joblib.parallel_config(backend=Backend(client=client)):
+            pool, job = joblib.Parallel(return_as="generator_unordered"), joblib.delayed(run_there)
+        for config, text in pool(job(parcel.name, config, threads) for config in configs):
+            write(grid.path_of(config, out, data_dir), text)
+            yield json.loads(text)
+    except (CancelledError, KilledWorker) as error:
+        what = (
+            "a run ends every worker that it is on"
+            if isinstance(error, KilledWorker)
+            else "no scheduler any more"
+        )
+        raise OSError(f"--cluster: {what}; finished runs are kept, the same command does the rest") from None
+    finally:
+        if client.status == "running":
+            client.unregister_worker_plugin(parcel.name)
+        client.close()
+
+
+def in_common(names: set[str], data_dir: str | None) -> Added:
+    """The entries that a user has added, and the tasks with their data in the place of the way to load them."""
+    entries = added()
+    for name in names:
+        data = TASKS[name].load(data_dir)
+        entries["task"][name] = TASKS[name]._replace(load=functools.partial(at_hand, data))
+    return entries
+
+
+def at_hand(data: Dataset, data_dir: str | None) -> Dataset:
+    """A task's `load` where the data are there already."""
+    return data
+
+
+# --- On a worker of the cluster -----------------------------------------------------------------------------
+
+ARRIVED: dict[str, Added] = {}
+
+
+class Parcel(WorkerPlugin):
+    """Carries to each worker what its runs have in common."""
+
+    def __init__(self, entries: Added) -> None:
+        self.name, self.entries, self.code = f"refimpl-{uuid4()}", entries, code_digest()
+
+    def setup(self, worker: Any) -> None:
+        if code_digest() != self.code:
+            raise ValueError(f"--cluster needs the same refimpl everywhere, but {worker.address} has another")
+        ARRIVED[self.name] = self.entries
+
+    def teardown(self, worker: Any) -> None:
+        ARRIVED.pop(self.name, None)
+        tasks.forget()
+
+
+def run_there(parcel: str, config: Config, threads: int) -> tuple[Config, str]:
+    """The file of a run, as `grid.run_to_file` writes it."""
+    threadpool_limits(threads)  # from now on: a worker with several threads computes several runs at once
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "run.json"
+        grid.run_to_file(config, path, None, threads, ARRIVED[parcel])
+        return config, path.read_text()

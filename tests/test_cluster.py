@@ -1,0 +1,185 @@
+"""Grids on a Dask cluster: two workers on this machine, where distributed is installed."""
+
+import contextlib
+import importlib.util
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from unittest import mock
+
+import pytest
+from test_grid import config
+
+from refimpl.experiments import cli, grid, tasks
+
+ROOT = Path(__file__).parents[1]
+missing = importlib.util.find_spec("distributed") is None
+needs_distributed = pytest.mark.skipif(missing, reason="distributed is in the extra 'cluster'")
+
+if not missing:
+    from refimpl.experiments import cluster
+
+
+def contents(folder):
+    """The results by file, without the time that they took."""
+    found = {path.name: json.loads(path.read_text()) for path in folder.glob("*.json")}
+    for result in found.values():
+        assert result.pop("seconds") > 0
+    return {name: json.dumps(result) for name, result in found.items()}
+
+
+@contextlib.contextmanager
+def dask(*command, cwd):
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    line = [sys.executable, "-m", "dask", *command, "--no-dashboard"]
+    process = subprocess.Popen(line, cwd=cwd, env=environment, **quiet)
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+
+
+@contextlib.contextmanager
+def running(folder, workers=2):
+    """A scheduler on loopback with workers of one thread each: its address, itself, them."""
+    where = folder / "scheduler.json"
+    with contextlib.ExitStack() as stack:
+        start = ["scheduler", "--host", "127.0.0.1", "--port", "0", "--scheduler-file", str(where)]
+        scheduler = stack.enter_context(dask(*start, cwd=folder))
+        wait_for(where.exists)
+        address = json.loads(where.read_text())["address"]
+        one = ["worker", address, "--nthreads", "1", "--no-nanny"]
+        started = [stack.enter_context(dask(*one, cwd=folder)) for _ in range(workers)]
+        if workers:
+            with cluster.Client(address, set_as_default=False) as client:
+                client.wait_for_workers(workers, timeout=60)
+        yield address, scheduler, started
+
+
+def wait_for(condition, seconds=240):
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+SCRIPT = """
+import sys
+from refimpl.aggregate import RULES
+from refimpl.experiments import main
+RULES["mine"] = RULES["average"]._replace(compute=lambda W, risks, own, f: W[own] / 2)
+sys.exit(main("spambase"))
+"""
+RUNS = "--rules adaptive mine --attacks none foe alie --epochs 2"
+
+
+@needs_distributed
+def test_a_worker_killed_during_a_grid_costs_only_its_runs(tmp_path):
+    """The folder is that of a local run, with a rule of the user's own; the same command finds it complete."""
+    (tmp_path / "mine.py").write_text(SCRIPT)
+    there, environment = tmp_path / "there", os.environ | {"PYTHONPATH": str(ROOT)}
+
+    def start(out, *more):
+        line = [sys.executable, "mine.py", *RUNS.split()]
+        pipes = {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE, "text": True}
+        return subprocess.Popen([*line, "--out", out, *more], cwd=tmp_path, env=environment, **pipes)
+
+    with running(tmp_path) as (address, _, workers):
+        grid_there = start(there, "--cluster", address)
+        wait_for(lambda: list(there.glob("*.json")) or grid_there.poll() is not None)
+        workers[0].send_signal(signal.SIGKILL)
+        assert len(list(there.glob("*.json"))) < 6
+        said = grid_there.communicate(timeout=240)[1]
+        assert grid_there.returncode == 0, said
+        assert "[6/6]" in said
+        assert "6 of 6 runs" in start(there, "--cluster", address).communicate(timeout=240)[1]
+    start(tmp_path / "here", "--threads", "1", "--jobs", "1").communicate(timeout=240)
+    assert contents(there) == contents(tmp_path / "here")
+
+
+@needs_distributed
+def test_data_travel_once_to_each_worker_and_not_with_each_run(tmp_path, monkeypatch):
+    loaded, arrived = [], []
+    load = tasks.TASKS["spambase"].load
+    counted = tasks.TASKS["spambase"]._replace(load=lambda folder: loaded.append(folder) or load(folder))
+    monkeypatch.setattr(cluster.Parcel, "setup", count_calls(cluster.Parcel.setup, arrived))
+    runs = [config(rule=rule, epochs=1) for rule in ("average", "median", "local", "krum", "medoid")]
+    with running_here(2) as address, mock.patch.dict(tasks.TASKS, {"spambase": counted}):
+        run_all, slots = cluster.connect(address)
+        assert slots == 2
+        results = list(run_all(runs, tmp_path, 2, None))
+    assert {result["config"]["rule"] for result in results} == {run.rule for run in runs}
+    assert len(arrived) == 2
+    assert len(loaded) == 1
+    assert not cluster.ARRIVED  # taken away again
+
+
+def count_calls(function, calls):
+    return lambda *args, **named: calls.append(args) or function(*args, **named)
+
+
+@contextlib.contextmanager
+def running_here(workers):
+    """A cluster whose workers are threads of this process."""
+    from distributed import LocalCluster
+
+    options = {"threads_per_worker": 1, "processes": False, "dashboard_address": None}
+    with LocalCluster(n_workers=workers, **options) as made:
+        yield made.scheduler_address
+
+
+@needs_distributed
+def test_without_its_scheduler_a_grid_ends_and_keeps_what_it_has(tmp_path):
+    runs = [config(rule=rule, epochs=5) for rule in ("average", "local", "median", "medoid")]
+    with running(tmp_path, workers=1) as (address, scheduler, _):
+        results = cluster.connect(address)[0](runs, tmp_path, 1, None)
+        first = next(results)
+        scheduler.kill()
+        with pytest.raises(OSError, match=r"--cluster: .*the same command does the rest"):
+            list(results)
+    assert grid.saved(config(rule=first["config"]["rule"], epochs=5), tmp_path)["history"] == first["history"]
+
+
+@needs_distributed
+def test_workers_with_another_version_are_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(cluster, "code_digest", iter(["ours", "another"]).__next__)
+    with running_here(1) as address:
+        run_all, _ = cluster.connect(address)
+        with pytest.raises(ValueError, match="needs the same refimpl everywhere"):
+            list(run_all([config(epochs=1)], tmp_path, 1, None))
+
+
+def refused(tmp_path, capsys, address):
+    """The line that the command ends with, and nothing is computed."""
+    with pytest.raises(SystemExit) as caught:
+        cli.main("spambase", ["--epochs", "1", "--out", str(tmp_path), "--cluster", address])
+    assert caught.value.code == 2
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1
+    assert not list(tmp_path.glob("*.json"))
+    return said
+
+
+@needs_distributed
+def test_a_scheduler_that_is_not_there_is_one_line(tmp_path, capsys):
+    assert "--cluster needs a Dask scheduler" in refused(tmp_path, capsys, "127.0.0.1:1")
+    assert "--cluster needs a Dask scheduler" in refused(tmp_path, capsys, "nonsense://127.0.0.1")
+
+
+@needs_distributed
+def test_a_scheduler_without_workers_is_one_line(tmp_path, capsys):
+    with running(tmp_path / "..", workers=0) as (address, _, _):
+        assert "has none" in refused(tmp_path, capsys, address)
+
+
+def test_without_distributed_there_is_one_line(tmp_path, capsys, monkeypatch):
+    monkeypatch.setitem(sys.modules, "distributed", None)
+    monkeypatch.delitem(sys.modules, "refimpl.experiments.cluster", raising=False)
+    monkeypatch.delattr("refimpl.experiments.cluster", raising=False)
+    assert "pip install '.[cluster]'" in refused(tmp_path, capsys, "127.0.0.1:8786")

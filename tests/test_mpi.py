@@ -1,0 +1,351 @@
+"""Peers that are processes: the round that they compute, without MPI, and with it where it is installed."""
+
+import contextlib
+import importlib.util
+import itertools
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+import tracemalloc
+from pathlib import Path
+
+import numpy as np
+import pytest
+from problems import GRAPHS, after, diminishing, initial, setting
+
+from refimpl import algorithm, graphs, peers, train
+from refimpl.aggregate import RULES
+from refimpl.attacks import ATTACKS
+from refimpl.experiments import tasks
+
+ROOT = Path(__file__).parents[1]
+EXAMPLE = ROOT / "examples" / "mpi_peers.py"
+ROWS = [7, 4, 9, 5, 8, 4, 6, 5, 7, 6]  # of ten workers
+
+
+def cases():
+    """(name, options of a setting): every rule against every attack, on the complete graph and a sparse one."""
+    sparse = graphs.random_regular(10, 4, np.random.default_rng(1))
+    for (where, graph), rule, attack in itertools.product(
+        {"complete": graphs.complete(10), "sparse": sparse}.items(), RULES, ATTACKS
+    ):
+        liars = [2, 7, 8] if where == "complete" else [2]
+        options = {"graph": graph, "attackers": liars, "rule": rule, "attack": attack}
+        yield f"{rule} {attack} {where}", options
+
+
+def share(s, W, workers):
+    """A process's setting and state, and the draws that all processes have in common."""
+    state = algorithm.start(s, W)
+    own = s._replace(X=s.X[workers], y=s.y[workers])
+    state = state._replace(W=W[workers], memory=state.memory[:, workers])
+    return own, state, peers.drawn(own, train.sizes(s), W.shape[1], seed=0)
+
+
+def in_one_process(s, W, count):
+    train.check(s)
+    return after(s, count, W).state.W
+
+
+# --- Without MPI: a thread per process, which holds what a process would ------------------------------------
+
+
+class Post:
+    """Delivers between threads what a channel lets through."""
+
+    def __init__(self, sends, parts):
+        self.sends, self.parts = sends, parts
+        self.barrier, self.boxes = threading.Barrier(len(parts)), [None] * len(parts)
+        self.carried = 0  # models
+
+    def of(self, p):
+        return lambda models: self.exchange(p, models)
+
+    def exchange(self, p, models):
+        self.boxes[p] = models
+        self.barrier.wait(timeout=60)
+        others = [q for q in range(len(self.parts)) if q != p]
+        heard = {
+            k: self.boxes[q][k].copy()
+            for q in others
+            for k in peers.to_send(self.sends, self.parts[q], self.parts[p])
+        }
+        self.barrier.wait(timeout=60)
+        self.carried += len(heard)
+        return heard
+
+
+def by_threads(s, W, count, processes, hear="all"):
+    """W after `count` rounds, and the two posts."""
+    parts, hears = peers.deal(len(W), processes), peers.channels(s, hear)
+    posts, final = [Post(sends, parts) for sends in hears], [None] * processes
+
+    def work(p):
+        own, state, drawn = share(s, W, parts[p])
+        for batch, signals in itertools.islice(drawn, count):
+            state = peers.round_(own, parts[p], state, batch, signals, hears, *(post.of(p) for post in posts))
+        final[p] = state.W
+
+    threads = [threading.Thread(target=work, args=(p,)) for p in range(processes)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return np.concatenate(final), posts
+
+
+@pytest.mark.parametrize("processes", [10, 4])
+@pytest.mark.parametrize("attack", ATTACKS)
+def test_processes_compute_what_one_does(attack, processes):
+    for name, options in cases():
+        if options["attack"] == attack and (RULES[options["rule"]].scores or processes == 10):
+            s, W = setting(ROWS, **options), initial(10)
+            np.testing.assert_array_equal(by_threads(s, W, 2, processes)[0], in_one_process(s, W, 2), name)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"optimizer": "adam", "step_size": diminishing},
+        {"risk": "batch", "l2": 0.1},
+        {"graph": GRAPHS["a star and a path"], "attackers": (), "attack": "none"},
+    ],
+)
+def test_every_option_of_a_round_reaches_the_processes(options):
+    s, W = setting(**{"attackers": (1, 4), "attack": "alie"} | options), initial()
+    np.testing.assert_array_equal(by_threads(s, W, 4, 7)[0], in_one_process(s, W, 4))
+
+
+def test_a_worker_sends_each_neighbour_one_model_a_round():
+    graph = GRAPHS["a star and a path"]
+    s = setting(graph=graph, attackers=(2, 5), attack="sign-flip")
+    _, posts = by_threads(s, initial(), 3, 7)
+    assert sum(post.carried for post in posts) == 3 * (graph.sum() - 7)
+
+
+def test_only_attacks_that_know_all_models_listen_beyond_the_graph():
+    for attack, hear, beyond in (("sign-flip", "all", 0), ("foe", "graph", 0), ("foe", "all", 5)):
+        s = setting(graph=graphs.ring(7), attackers=(2, 3), attack=attack)
+        models, lies = peers.channels(s, hear)
+        spied = models & ~s.graph
+        assert spied[:, 2].sum() + spied[:, 3].sum() == spied.sum() == (8 if beyond else 0)
+        assert lies[2].nonzero()[0].tolist() == [1]  # not to the other attacker, who does not aggregate
+
+
+def test_attackers_that_hear_their_neighbours_lie_about_those():
+    """On the complete graph that is everybody; on a ring the attack is made of two models."""
+    s, W = setting(attackers=(1, 4), attack="alie"), initial()
+    np.testing.assert_array_equal(by_threads(s, W, 2, 7, "graph")[0], in_one_process(s, W, 2))
+    s = setting(graph=graphs.ring(7), attackers=(3,), attack="foe")
+    models = {k: W[k] for k in (2, 3, 4)}
+    lie = peers.lie(s, 3, peers.channels(s, "graph").models, models, None)
+    np.testing.assert_array_equal(lie, -(W[2] + W[4]) / 2)
+
+
+def test_an_attacker_without_a_normal_neighbour_is_refused():
+    s = setting(graph=graphs.from_edges(7, [(k, k + 1) for k in range(6)]), attackers=(0, 1), attack="foe")
+    with pytest.raises(ValueError, match="attacker 0 hears no normal worker"):
+        peers.channels(s, "graph")
+    assert peers.channels(s, "all").models[2:, 0].all()
+
+
+def test_workers_are_dealt_evenly_and_every_process_has_one():
+    assert [len(part) for part in peers.deal(10, 4)] == [3, 3, 2, 2]
+    with pytest.raises(ValueError, match="got 11 processes for 10 workers"):
+        peers.deal(10, 11)
+
+
+@pytest.fixture
+def example(monkeypatch):
+    monkeypatch.syspath_prepend(str(EXAMPLE.parent))
+    return importlib.import_module("mpi_peers")
+
+
+def config(**changes):
+    fixed = {"task": "spambase", "rule": "adaptive", "attack": "alie", "seed": 0, "graph": "complete"}
+    return tasks.Config(**fixed | tasks.TASKS["spambase"].defaults | {"epochs": 1, "plain": True} | changes)
+
+
+def test_a_rank_keeps_its_own_rows_and_frees_the_rest(example):
+    tasks.forget()
+    tracemalloc.start()
+    try:
+        before = tracemalloc.get_traced_memory()[0]
+        own = example.own_share(config(), None, np.array([3]))
+        kept = tracemalloc.get_traced_memory()[0] - before
+    finally:
+        tracemalloc.stop()
+    whole = tasks.build(config())[0]
+    np.testing.assert_array_equal(own.setting.X[0], whole.X[3])
+    needed = own.setting.X.nbytes + own.setting.y.nbytes + own.W.nbytes + sum(X.nbytes for X, _ in own.tests)
+    assert needed < kept < 1.2 * needed
+    assert kept < whole.X.nbytes / 5
+
+
+def test_a_checkpoint_is_read_back_and_the_last_but_one_is_kept(example, tmp_path):
+    """Of the last one, at the end of a run, somebody else may be up to N rounds away: two more are kept."""
+    s, workers = setting(optimizer="adam"), np.array([2, 5])
+    start = algorithm.start(s, initial())
+    states = [algorithm.State(start.W[workers] + t, start.memory[:, workers] - t, t) for t in (10, 20, 30, 35)]
+    for state, kept in zip(states, ({10}, {10, 20}, {20, 30}, {20, 30, 35})):
+        example.save(tmp_path, workers, state, every=10)
+        assert example.saved(tmp_path, 2) == example.saved(tmp_path, 5) == kept
+    for state in states[1:]:
+        for a, b in zip(example.load(tmp_path, workers, state.t), state):
+            np.testing.assert_array_equal(a, b)
+
+
+def test_without_mpi4py_there_is_one_line(example, monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, "mpi4py", None)
+    assert example.main([]) == 2
+    said = capsys.readouterr().err
+    assert "pip install '.[mpi]'" in said
+    assert said.count("\n") == 1
+
+
+# --- With MPI -----------------------------------------------------------------------------------------------
+
+MPIEXEC = shutil.which("mpiexec", path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
+missing = importlib.util.find_spec("mpi4py") is None or MPIEXEC is None
+needs_proc = pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="ranks are found in /proc")
+needs_mpi = pytest.mark.skipif(missing, reason="mpi4py and mpiexec are in the extra 'mpi'")
+
+
+def mpiexec(ranks, *command, options=()):
+    """The command as that many ranks, on however few cores, and as root too."""
+    path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
+    anywhere = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "PYTHONPATH": path}
+    anywhere |= {"PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe"}
+    line = [MPIEXEC, *options, "-n", str(ranks), sys.executable, *map(str, command)]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    return subprocess.Popen(line, env=os.environ | anywhere, **pipes)
+
+
+def finished(process, seconds=240):
+    """(exit status, output, errors)."""
+    try:
+        out, err = process.communicate(timeout=seconds)
+    finally:
+        process.kill()
+    return process.returncode, out, err
+
+
+def peers_command(out, *options):
+    return [EXAMPLE, "--rule", "adaptive", "--attack", "alie", "--batch-size", "40", "--out", out, *options]
+
+
+def models(out, workers=10):
+    """The last saved models, (N, d), and after which round."""
+    files = [max(out.glob(f"*/worker{k}_round*.npz"), key=round_of) for k in range(workers)]
+    (t,) = {round_of(path) for path in files}
+    return np.stack([np.load(path)["w"] for path in files]), t
+
+
+def round_of(path):
+    return int(path.stem.partition("_round")[2])
+
+
+def expected(**changes):
+    c = config(batch_size=40, **changes)
+    setting, test, W = tasks.build(c)
+    return train.run(setting, test, W, c.seed, c.epochs, train.plain)
+
+
+@needs_mpi
+@pytest.mark.parametrize("ranks", [4, 10])
+def test_ranks_compute_what_one_process_does(ranks):
+    status, out, err = finished(mpiexec(ranks, ROOT / "tests" / "mpi_ranks.py"))
+    assert status == 0, err
+    assert out.splitlines() == [f"{len(list(cases()))} cases on {ranks} ranks"]
+
+
+@needs_mpi
+def test_the_example_trains_spambase_and_counts_its_bytes(tmp_path):
+    status, out, err = finished(mpiexec(10, *peers_command(tmp_path, "--epochs", "1")))
+    assert status == 0, err
+    result = expected()
+    np.testing.assert_array_equal(models(tmp_path)[0], result.W)
+    assert f"worst {result.history['worst_own'][-1]:.4f}, mean {result.history['mean_own'][-1]:.4f}" in out
+    assert f"highest {result.history['highest_loss'][-1]:.4f}" in out
+    table = [line.split() for line in out.partition("rank  workers")[2].splitlines()[1:]]
+    assert [row[:4] for row in table] == [
+        [str(p), "1", str(9 * 8 * 1202), str(9 * 8 * 1202)] for p in range(10)
+    ]
+    assert all(float(number) > 0 for row in table for number in row[4:])
+
+
+@needs_proc
+@needs_mpi
+def test_a_rank_that_is_killed_ends_the_run_and_the_same_command_goes_on_to_the_same_bytes(tmp_path):
+    command = peers_command(tmp_path, "--epochs", "12", "--checkpoint", "10")
+    process = mpiexec(4, *command)
+    while not list(tmp_path.glob("*/worker*_round20.npz")) and process.poll() is None:
+        time.sleep(0.01)
+    os.kill(ranks_of(process)[2], signal.SIGKILL)
+    status, _, err = finished(process)
+    assert status != 0
+    assert "rank 2" in err  # by the launcher, or by us
+    status, _, err = finished(mpiexec(4, *command))
+    assert status == 0, err
+    first = int(re.search(r"round (\d+) of 120", err)[1])
+    assert 10 <= first < 120
+    W, t = models(tmp_path)
+    assert t == 120
+    np.testing.assert_array_equal(W, expected(epochs=12).W)
+
+
+def ranks_of(process):
+    """The processes of the ranks, by rank."""
+    children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+    found = {}
+    for pid in children:
+        variables = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+        rank = next((v for v in variables if v.startswith(b"OMPI_COMM_WORLD_RANK=")), None)
+        if rank:
+            found[int(rank.partition(b"=")[2])] = int(pid)
+    return found
+
+
+@needs_proc
+@needs_mpi
+def test_ranks_that_wait_in_vain_say_for_whom(tmp_path):
+    """A rank that is stopped, not dead: no launcher notices."""
+    process = mpiexec(4, *peers_command(tmp_path, "--epochs", "50", "--checkpoint", "10", "--timeout", "3"))
+    while not list(tmp_path.glob("*/worker*_round10.npz")) and process.poll() is None:
+        time.sleep(0.01)
+    stopped = ranks_of(process)[2]
+    os.kill(stopped, signal.SIGSTOP)
+    start = time.monotonic()
+    try:
+        status, _, err = finished(process, 60)
+    finally:
+        with contextlib.suppress(ProcessLookupError):  # the launcher may have ended it
+            os.kill(stopped, signal.SIGKILL)
+    assert status != 0
+    assert re.search(r"rank [013] has heard nothing of rank 2 \(worker 6 7\) for 3 s, in round \d+", err)
+    assert time.monotonic() - start < 30
+
+
+@needs_mpi
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        (["--workers", "3", "--attackers", "1"], "got 4 processes for 3 workers"),
+        (["--rule", "krum", "--attackers", "4"], "krum needs n >= 2f + 3"),
+        (["--rule", "mine"], "invalid choice: 'mine'"),
+        (["--protocol", "released"], "--released: peers do as the paper says"),
+    ],
+)
+def test_what_cannot_be_run_is_refused_in_one_line(tmp_path, options, reason):
+    status, out, err = finished(mpiexec(4, *peers_command(tmp_path, *options)))
+    ours = [line for line in err.splitlines() if line.startswith("mpi_peers.py")]
+    assert status == 2, err
+    assert len(ours) == 1
+    assert reason in ours[0]
+    assert not out.strip()
+    assert "Traceback" not in err
