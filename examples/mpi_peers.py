@@ -4,8 +4,8 @@
     mpiexec -n 10 python examples/mpi_peers.py --task spambase --rule adaptive --attack alie
 
 Each process (rank) is one worker. It holds its own data and its own model, takes its local step, sends the
-result to its neighbours and to nobody else, weighs what it receives and combines it: `peers.round_`, which calls
-the functions of the specification. No rank holds W. The models that come out are those of a run in one process
+result to its neighbours and to nobody else, weighs what it receives and combines it: `peers.round_`, which
+calls the functions of the specification. No rank holds W. The models that come out are those of a run in one process
 with --plain, bit for bit. With fewer ranks than workers, each rank holds several of them.
 
 What a real network would not have: all ranks start from one file. Each reads it, deals it like all the others,
