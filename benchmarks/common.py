@@ -17,10 +17,12 @@ from types import ModuleType
 from typing import Any
 
 import numpy as np
-from threadpoolctl import threadpool_info, threadpool_limits
+from threadpoolctl import threadpool_info
 
 from refimpl.experiments import files
+from refimpl.fast import parts
 
+PAGE = Path(__file__).parents[1] / "docs" / "PERFORMANCE.md"
 Quartiles = list[float]  # 25 %, 50 % and 75 % of the times, in milliseconds
 
 
@@ -50,20 +52,19 @@ def seconds(function: Callable[[], Any], repeats: int) -> float:
 
 @contextmanager
 def threads(count: int) -> Iterator[None]:
-    """Holds every BLAS that is loaded, and torch, to this many threads."""
-    if missing("torch"):
-        with threadpool_limits(count):
+    """So many for refimpl's parts, with one thread of BLAS each, and for torch."""
+    with parts.threads(count):
+        if missing("torch"):
             yield
-        return
-    import torch
+            return
+        import torch
 
-    before = torch.get_num_threads()
-    torch.set_num_threads(count)
-    try:
-        with threadpool_limits(count):
+        before = torch.get_num_threads()
+        torch.set_num_threads(count)
+        try:
             yield
-    finally:
-        torch.set_num_threads(before)
+        finally:
+            torch.set_num_threads(before)
 
 
 def missing(*packages: str) -> list[str]:
@@ -115,6 +116,26 @@ def line(first: str, names: list[str], ms: dict[str, Quartiles]) -> str:
             cell += "" if name == "refimpl" else f" {median / ms['refimpl'][1]:.2g}x"
         first += cell.rjust(12 if name == "refimpl" else 17)
     return first.rstrip()
+
+
+class Table:
+    """Prints lines and keeps them for the page."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+
+    def say(self, text: str = "") -> None:
+        print(text, flush=True)
+        self.lines.append(text)
+
+    def into_page(self, name: str) -> None:
+        """Puts them between <!-- name --> and <!-- end of name -->."""
+        block = "\n".join(f"    {text}".rstrip() for text in "\n".join(self.lines).strip().splitlines())
+        before, start, rest = PAGE.read_text().partition(f"<!-- {name} -->\n")
+        _, end, after = rest.partition(f"<!-- end of {name} -->")
+        if not start or not end:
+            raise ValueError(f"{PAGE} has no place for the table {name}")
+        files.write(PAGE, f"{before}{start}\n{block}\n\n{end}{after}")
 
 
 def write(folder: Path, name: str, report: dict[str, Any]) -> None:

@@ -3,18 +3,22 @@
     python benchmarks/rounds.py              # beside PyTorch, if it is installed
     python benchmarks/rounds.py --gpu        # and a GPU, in the same run
     python benchmarks/rounds.py --profile    # where refimpl's time goes instead
+    python benchmarks/rounds.py --write      # and puts the table into docs/PERFORMANCE.md
 
 refimpl    train.rounds
 plain      the PyTorch code a competent user would write: a module per worker, autograd, loops (torch_rounds.py)
 fast       the fastest PyTorch we could write: all workers in one call (torch_rounds.py)
 floor      the products of the definition alone, at the rate of one large product, timed in the same turns
 
-The data are random, of the tasks' shapes. Rule adaptive, attack ALIE, the risk on the round's batch. Before
-anything is timed, all columns must arrive at the same parameters. The floor counts every message, and
-convolutions as they are defined: who scores equal messages once, or transforms tiles, needs fewer products.
+The data are random, of the tasks' shapes. Rule adaptive, attack ALIE; the risk is taken on the round's batch,
+in a second block on all local data. Before anything is timed, all columns must arrive at the same parameters.
+With several threads, refimpl's parts and torch have as many, and the floor as many products at a time. It
+counts every message, and convolutions as defined: who scores equal messages once, or transforms tiles, needs
+fewer.
 """
 
 import cProfile
+import itertools
 import math
 import os
 import pstats
@@ -34,9 +38,19 @@ from refimpl import algorithm, arrays, attacks, draws, graphs, models, train
 from refimpl.experiments.cli import HelpFormatter, Parser, folder, whole_number
 from refimpl.experiments.endings import ended
 from refimpl.experiments.tasks import DTYPES, TASKS
+from refimpl.fast import parts
 
-ROWS = {"spambase": 368, "har": 257, "mnist": 640}  # a worker's; MNIST's 6000 would only take memory
+# A worker's rows. Of MNIST's 6000 a part; with the risk on all of them, the part that takes about a second.
+ROWS = {
+    "batch": {"spambase": 368, "har": 257, "mnist": 640},
+    "local": {"spambase": 368, "har": 257, "mnist": 128},
+}
 SIDE = 1024  # of the large product
+# How many times refimpl's time `fast` should take, by risk, task and threads; and refimpl the floor's, on one.
+GOALS = {("batch", "spambase", 1): 2.0, ("batch", "spambase", 2): 2.0, ("batch", "har", 1): 1.3}
+GOALS |= {("batch", "har", 2): 1.1, ("batch", "mnist", 1): 1.1, ("batch", "mnist", 2): 1.0}
+GOALS |= {("local", task, 1): 1.2 for task in ("spambase", "har", "mnist")}
+AT_MOST = {"har": 2.0, "mnist": 1.4}
 
 
 class Case(NamedTuple):
@@ -52,6 +66,7 @@ class Case(NamedTuple):
     X: np.ndarray  # (N, rows, ...)
     y: np.ndarray  # (N, rows)
     W: np.ndarray  # (N, d)
+    risk: str  # as in `algorithm.Setting`
 
     def batches(self) -> Iterator[np.ndarray]:
         """Endless (N, B) row numbers: those of `train.rounds` with seed 0."""
@@ -62,23 +77,23 @@ class Case(NamedTuple):
             )
 
 
-def case(task: str, dtype: str) -> Case:
+def case(task: str, dtype: str, risk: str = "batch") -> Case:
     preset = TASKS[task]
     model, options, rng = preset.model(), preset.defaults, np.random.default_rng(0)
     assert isinstance(model, models.Network)
-    N, F, n = options["workers"], options["attackers"], ROWS[task]
+    N, F, n = options["workers"], options["attackers"], ROWS[risk][task]
     X = rng.random((N, n, *model.sample)).astype(dtype)
     y = rng.integers(0, model.layout.fields[-1].size, (N, n))
     W = draws.initial(model.layout, N, draws.stream(0, "init")).astype(dtype)
     how = options["optimizer"], options["lr"], options["batch_size"]
-    return Case(model, N, F, attacks.alie_z(N, F), *how, X, y, W)
+    return Case(model, N, F, attacks.alie_z(N, F), *how, X, y, W, risk)
 
 
 def refimpl_rounds(c: Case, xp: ModuleType) -> Iterator[np.ndarray]:
     """Endless rounds in arrays of `xp`; yields W, which may still be on a device."""
     setting = algorithm.Setting(
         c.model, xp.asarray(c.X), xp.asarray(c.y), graphs.complete(c.N), np.arange(c.F), "adaptive", "alie",
-        "batch", c.optimizer, c.lr, batch_size=c.batch_size,
+        c.risk, c.optimizer, c.lr, batch_size=c.batch_size,
     )  # fmt: skip
     for result in train.rounds(setting, xp.asarray(c.W), seed=0):
         W = result.state.W
@@ -100,7 +115,8 @@ def flops(c: Case) -> float:
         elif field.name[0] == "W":
             forward.append(2 * math.prod(field.shape))
     gradients = c.N * c.batch_size * (3 * sum(forward) - forward[0])
-    risks = (c.N - c.F) * c.N * c.batch_size * sum(forward)
+    scored = c.batch_size if c.risk == "batch" else c.X.shape[1]
+    risks = (c.N - c.F) * c.N * scored * sum(forward)
     combine = 2 * (c.N - c.F) * c.N * c.W.shape[1]
     return gradients + risks + combine
 
@@ -113,14 +129,15 @@ def columns(c: Case, gpu: ModuleType | None) -> dict[str, Iterator[Any]]:
     if not common.missing("torch"):
         import torch_rounds
 
-        found |= {"plain": torch_rounds.plain(c), "fast": torch_rounds.fast(c)}
+        found |= {"plain": torch_rounds.plain(c)} if c.risk == "batch" else {}
+        found["fast"] = torch_rounds.fast(c)
     return found
 
 
-def check(task: str, gpu: ModuleType | None) -> None:
+def check(task: str, gpu: ModuleType | None, risk: str = "batch") -> None:
     """Raises AssertionError unless all columns arrive at the same parameters after two rounds, in float64."""
     expected = None
-    for name, running in columns(case(task, "float64"), gpu).items():
+    for name, running in columns(case(task, "float64", risk), gpu).items():
         next(running)
         W = next(running)
         W = arrays.to_host(W() if callable(W) else W)
@@ -128,16 +145,32 @@ def check(task: str, gpu: ModuleType | None) -> None:
         np.testing.assert_allclose(W, expected, rtol=1e-9, atol=1e-9, err_msg=name)
 
 
-def measure(task: str, dtype: str, gpu: ModuleType | None, count: int) -> dict[str, Any]:
+def measure(c: Case, gpu: ModuleType | None, threads: int, count: int) -> dict[str, Any]:
     """Quartiles of `count` rounds by column, and what the floor is made of."""
-    c = case(task, dtype)
-    square = np.random.default_rng(0).random((SIDE, SIDE)).astype(dtype)
+    square = np.random.default_rng(0).random((SIDE, SIDE)).astype(c.X.dtype)
     turns: dict[str, Callable[[], Any]] = {name: _next(running) for name, running in columns(c, gpu).items()}
-    turns["floor"] = lambda: square @ square
-    ms = common.take_turns(turns, count)
-    rate = 2 * SIDE**3 / ms["floor"][1] / 1e6
-    ms["floor"] = [t * flops(c) / (2 * SIDE**3) for t in ms["floor"]]
+    turns["floor"] = lambda: parts.each(lambda _: square @ square, range(threads))
+    with common.threads(threads):
+        ms = common.take_turns(turns, count)
+    large = 2 * SIDE**3 * threads
+    rate = large / ms["floor"][1] / 1e6
+    ms["floor"] = [t * flops(c) / large for t in ms["floor"]]
     return {"ms": ms, "gflop": flops(c) / 1e9, "gflop_per_s": rate}
+
+
+def goals(results: list[dict[str, Any]]) -> Iterator[str]:
+    """A line for each goal that the results speak of."""
+    for row in results:
+        risk, task, threads, ms = row["risk"], row["task"], row["threads"], row["ms"]
+        what, goal, most = f"{task:9}{risk:6}{threads:3}", GOALS.get((risk, task, threads)), AT_MOST.get(task)
+        if row["dtype"] != "float32":
+            continue
+        if goal and "fast" in ms:
+            times = ms["fast"][1] / ms["refimpl"][1]
+            yield f"{what}  fast at least {goal:3}x: {times:.2f}x{'' if times >= goal else ', missed'}"
+        if most and (risk, threads) == ("batch", 1):
+            times = ms["refimpl"][1] / ms["floor"][1]
+            yield f"{what}  at most {most} floors: {times:.2f}{'' if times <= most else ', missed'}"
 
 
 def _next(running: Iterator[Any]) -> Callable[[], Any]:
@@ -149,7 +182,7 @@ def _next(running: Iterator[Any]) -> Callable[[], Any]:
     return once
 
 
-def profile(task: str, dtype: str, count: int) -> None:
+def profile(task: str, dtype: str, count: int, table: common.Table) -> None:
     """Prints which functions of refimpl take a round's time; what they call in numpy counts as theirs."""
     running = refimpl_rounds(case(task, dtype), np)
     next(running)
@@ -167,9 +200,9 @@ def profile(task: str, dtype: str, count: int) -> None:
             where = {(caller, function): row[2] for (caller, _, function), row in callers.items()}
         for (file, function), spent in where.items():
             own[f"{Path(file).stem}.{function}" if is_ours(file) else "inside numpy"] += 1000 * spent / count
-    print(f"{task} {dtype}: {usual:.3g} ms per round, {sum(own.values()):.3g} under the profiler, of these")
+    table.say(f"{task} {dtype}: {usual:.3g} ms per round, {sum(own.values()):.3g} under the profiler, of these")
     for function, ms in own.most_common(9):
-        print(f"{ms:10.3f}  {function}")
+        table.say(f"{ms:10.3f}  {function}")
 
 
 def is_ours(path: str) -> bool:
@@ -179,18 +212,23 @@ def is_ours(path: str) -> bool:
 def main(argv: list[str] | None = None) -> int:
     p = Parser(description="Milliseconds per round of the three tasks.", formatter_class=HelpFormatter)
     add, cores = p.add_argument, sorted({1, os.cpu_count() or 1})
-    add("--tasks", nargs="+", choices=list(ROWS), default=list(ROWS), help="which tasks")
+    add("--tasks", nargs="+", choices=list(ROWS["batch"]), default=list(ROWS["batch"]), help="which tasks")
+    add("--risks", nargs="+", choices=list(ROWS), default=list(ROWS), help="taken on what")
     add("--dtypes", nargs="+", choices=DTYPES, default=["float32", "float64"], help="of W")
-    add("--threads", nargs="+", type=whole_number(1), default=cores, help="of BLAS and torch")
+    add("--threads", nargs="+", type=whole_number(1), default=cores, help="of refimpl and torch")
     add("--rounds", type=whole_number(1), default=15, help="turns of each column, of 0.2 s or one round")
     add("--gpu", action="store_true", help="add a column for an NVIDIA GPU with CuPy")
     add("--profile", action="store_true", help="only refimpl, by function; one thread")
+    add("--write", action="store_true", help="put what is printed into docs/PERFORMANCE.md")
     add("--out", type=folder, default=Path("results/benchmarks"), help="folder for rounds.json")
     args = p.parse_args(argv)
     if args.profile:
+        table = common.Table()
         with common.threads(1):
             for task in args.tasks:
-                profile(task, args.dtypes[0], args.rounds)
+                profile(task, args.dtypes[0], args.rounds, table)
+        if args.write:
+            table.into_page("profile")
         return 0
     try:
         gpu = arrays.gpu() if args.gpu else None
@@ -200,19 +238,27 @@ def main(argv: list[str] | None = None) -> int:
     if common.missing("torch"):
         print("no columns plain and fast: torch is missing, pip install '.[bench]'", file=sys.stderr)
     results: list[dict[str, Any]] = []
-    for task in args.tasks:
-        check(task, gpu)
-        for dtype in args.dtypes:
-            for threads in args.threads:
-                with common.threads(threads):
-                    row = measure(task, dtype, gpu, args.rounds)
-                if not results:
-                    print("Milliseconds per round by task, bits, threads; and how many times refimpl's")
-                    print(common.header(14, list(row["ms"])))
-                first = f"{task:9}{dtype[5:]}{threads:3}"
-                print(common.line(first, list(row["ms"]), row["ms"]), flush=True)
-                results.append({"task": task, "dtype": dtype, "threads": threads, **row})
+    table = common.Table()
+    for risk in args.risks:
+        for task in args.tasks:
+            check(task, gpu, risk)
+            for dtype, threads in itertools.product(
+                args.dtypes if risk == "batch" else ["float32"], args.threads
+            ):
+                row = measure(case(task, dtype, risk), gpu, threads, args.rounds)
+                if not any(r["risk"] == risk for r in results):
+                    what = {"batch": "the round's batch", "local": "all local data"}[risk]
+                    table.say(f"\nMilliseconds per round, risk on {what}, by task, bits, threads")
+                    table.say(common.header(14, list(row["ms"])))
+                table.say(common.line(f"{task:9}{dtype[5:]}{threads:3}", list(row["ms"]), row["ms"]))
+                results.append({"task": task, "risk": risk, "dtype": dtype, "threads": threads, **row})
+    if reached := list(goals(results)):
+        table.say("\nGoals, float32, by task, risk, threads")
+        for text in reached:
+            table.say(text)
     common.write(args.out, "rounds.json", {"results": results})
+    if args.write:
+        table.into_page("rounds")
     return 0
 
 

@@ -23,7 +23,7 @@ from refimpl.experiments.cli import HelpFormatter, Parser, folder, whole_number
 from refimpl.experiments.endings import ended
 from refimpl.experiments.tasks import DTYPES
 from refimpl.fast import distances
-from refimpl.fast.rules import TWINS, Twin, combine
+from refimpl.fast.rules import TWINS, Twin, all_finite, combine_into
 
 SIZES = {"spambase": (10, 3, 1202), "har": (30, 13, 56806), "mnist": (10, 3, 130890), "100": (100, 40, 56806)}
 
@@ -33,10 +33,14 @@ def refimpl_functions(W: np.ndarray, f: int) -> dict[str, Callable[[], np.ndarra
     rng = np.random.default_rng(1)
     own, honest = W[:f], W[f:]
     risks, signals = rng.random(len(W)).astype(W.dtype), (rng.random(own.shape) - 0.5).astype(W.dtype)
-    receiver = np.array(f)
+    receiver, made = np.array([[f]]), np.empty((1, W.shape[1]), W.dtype)
 
     def computed(twin: Twin) -> np.ndarray:
-        return twin.models(W, f) if twin.models else combine(twin.weights(risks, receiver), W)  # type: ignore
+        if twin.models:
+            return twin.models(W, f)
+        c = twin.weights(risks[None, None], receiver)  # type: ignore
+        combine_into(c, W[None], all_finite(W), made, np.array([[0]]), slice(0, 1))
+        return made
 
     found: dict[str, Callable[[], np.ndarray]] = {
         name: partial(computed, TWINS[rule.compute]) for name, rule in RULES.items() if name != "local"
@@ -112,24 +116,27 @@ def main(argv: list[str] | None = None) -> int:
     add("--sizes", nargs="+", choices=list(SIZES), default=list(SIZES), help="of the tasks, and 100 models")
     add("--dtype", choices=DTYPES, default="float32", help="of the models")
     add("--turns", type=whole_number(1), default=15, help="of each column")
+    add("--write", action="store_true", help="put what is printed into docs/PERFORMANCE.md")
     add("--out", type=folder, default=Path("results/benchmarks"), help="folder for rules.json")
     args = p.parse_args(argv)
     p.need_folder(args.out)
     if absent := common.missing("torch", "byzfl"):
         print(f"no columns of byzfl: missing {' and '.join(absent)}, pip install '.[bench]'", file=sys.stderr)
-    results = []
+    results, table = [], common.Table()
     for size in args.sizes:
         n, f, d = SIZES[size]
         with common.threads(1):
             rows = measure(n, f, d, args.dtype, args.turns)
         names = list(dict.fromkeys(name for row in rows for name in row["ms"]))
-        print(f"{n} models of {d} parameters in {args.dtype}, {f} attackers; milliseconds per call")
-        print(common.header(14, names))
+        table.say(f"{n} models of {d} parameters in {args.dtype}, {f} attackers; milliseconds per call")
+        table.say(common.header(14, names))
         for row in rows:
-            print(common.line(f"{row['name']:14}", names, row["ms"]), flush=True)
-        print()
+            table.say(common.line(f"{row['name']:14}", names, row["ms"]))
+        table.say()
         results += rows
     common.write(args.out, "rules.json", {"dtype": args.dtype, "results": results})
+    if args.write:
+        table.into_page("rules")
     return 0
 
 

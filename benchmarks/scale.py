@@ -18,36 +18,47 @@ from typing import Any
 
 import common
 import numpy as np
-from threadpoolctl import threadpool_limits
 
 from refimpl import algorithm, draws, graphs, models, train
 from refimpl.experiments.cli import HelpFormatter, Parser, folder, whole_number
 from refimpl.experiments.endings import ended
+from refimpl.fast import parts
 
 # Workers, neighbours besides oneself, hidden units.
 SWEEPS: dict[str, list[tuple[int, int, int]]] = {
-    "workers": [(N, 8, 20) for N in (10, 30, 100, 300, 1000, 2000, 5000)],
+    "workers": [(N, 8, 20) for N in (10, 30, 100, 300, 1000, 2000, 5000, 20000)],
     "neighbours": [(500, degree, 20) for degree in (2, 4, 8, 16, 32, 64, 128, 256)],
     "parameters": [(100, 8, hidden) for hidden in (5, 20, 80, 320, 1280, 5120)],
 }
 
 
 def point(N: int, degree: int, hidden: int, count: int) -> dict[str, Any]:
-    """Milliseconds per round, the quartiles of `count`; the peak memory of this process; d."""
+    """Milliseconds per round, the quartiles of `count`; the peak memory of this process; d.
+
+    And the seconds that it takes to draw the graph and the first round, with all that is computed once.
+    """
     rng = np.random.default_rng(0)
     model = models.mlp([57, hidden, 2])
     X, y = rng.random((N, 40, 57)), rng.integers(0, 2, (N, 40))
+    began = time.perf_counter()
     graph = graphs.random_regular(N, degree, rng)
     attackers = draws.attackers(N, N // 10, rng)
     setting = algorithm.Setting(model, X, y, graph, attackers, "adaptive", "alie", "batch")
     running = train.rounds(setting, draws.initial(model.layout, N, rng), seed=0)
     times = []
-    with threadpool_limits(1):
-        for _ in range(2 + count):
+    with parts.threads(1):
+        next(running)
+        before = time.perf_counter() - began
+        for _ in range(1 + count):
             start = time.perf_counter()
             next(running)
             times.append(1000 * (time.perf_counter() - start))
-    return {"ms": np.percentile(times[2:], [25, 50, 75]).tolist(), "MB": peak(), "d": model.layout.size}
+    return {
+        "ms": np.percentile(times[1:], [25, 50, 75]).tolist(),
+        "MB": peak(),
+        "d": model.layout.size,
+        "start": before,
+    }
 
 
 def peak() -> float:
@@ -95,6 +106,7 @@ def main(argv: list[str] | None = None) -> int:
     add = p.add_argument
     add("--sweeps", nargs="+", choices=list(SWEEPS), default=list(SWEEPS), help="what grows")
     add("--rounds", type=whole_number(1), default=9, help="timed rounds of each point")
+    add("--write", action="store_true", help="put what is printed into docs/PERFORMANCE.md")
     add("--out", type=folder, default=Path("results/benchmarks"), help="folder for scale.json and scale.png")
     add("--point", nargs=3, type=whole_number(1), metavar=("N", "DEGREE", "HIDDEN"), help="one point, as JSON")
     args = p.parse_args(argv)
@@ -104,21 +116,25 @@ def main(argv: list[str] | None = None) -> int:
         return 0
     p.need_folder(args.out)
     results: dict[str, Any] = {}
+    table = common.Table()
     for name in args.sweeps:
-        print(f"{name:>12}{'ms per round':>16}{'quartiles':>20}{'peak MB':>10}")
+        table.say(f"{name:>12}{'ms per round':>16}{'quartiles':>20}{'peak MB':>10}{'start, s':>12}")
         sweep: dict[str, Any] = {"x": [], "ms": [], "quartiles": [], "MB": []}
         for numbers in SWEEPS[name]:
             made = in_its_own_process(numbers, args.rounds)
             N, degree, hidden = numbers
             x = {"workers": N, "neighbours": degree + 1, "parameters": made["d"]}[name]
             low, median, high = made["ms"]
-            print(f"{x:12}{median:16.2f}{f'{low:.2f}-{high:.2f}':>20}{made['MB']:10.0f}", flush=True)
+            row = f"{x:12}{median:16.2f}{f'{low:.2f}-{high:.2f}':>20}{made['MB']:10.0f}{made['start']:12.1f}"
+            table.say(row)
             for key, value in (("x", x), ("ms", median), ("quartiles", made["ms"]), ("MB", made["MB"])):
                 sweep[key].append(value)
         sweep["exponent"] = exponent(sweep["x"], sweep["ms"])
-        print(f"time grows with {name}^{sweep['exponent']:.2f}\n")
+        table.say(f"time grows with {name}^{sweep['exponent']:.2f}\n")
         results[name] = sweep
     common.write(args.out, "scale.json", {"rounds": args.rounds, "results": results})
+    if args.write:
+        table.into_page("scale")
     try:
         figure(results, args.out / "scale.png")
     except ImportError as error:

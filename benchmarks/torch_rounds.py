@@ -107,25 +107,29 @@ def fast(case: Any) -> Iterator[Parameters]:
         W = W[:, order]
     G = torch.empty_like(W)
     optimizer = torch.optim.Adam([W], lr=case.lr, fused=True) if case.optimizer == "adam" else None
-    gradient, losses = (conv_gradient, conv_losses) if convolutional else (dense_gradient, dense_losses)
-    workers, (N, f) = torch.arange(case.N)[:, None], (case.N, case.F)
+    losses = conv_losses if convolutional else dense_losses
+    f, workers, own = case.F, torch.arange(case.N)[:, None], torch.arange(case.N - case.F)
+    sent = torch.empty(
+        case.N - f + 1, W.shape[1], dtype=W.dtype
+    )  # the attackers' one message, then the others'
+    rows_of_all = [X[f:].flatten(0, 1), y[f:].flatten()]
     for rows in case.batches():
-        row = torch.from_numpy(rows)
-        X_batch, y_batch = X[workers, row], y[workers, row]
-        gradient(fields, W, X_batch, y_batch, G)
         with torch.no_grad():
+            row = torch.from_numpy(rows)
+            X_batch, y_batch = X[workers, row], y[workers, row]
             if optimizer:
+                conv_gradient(fields, W, X_batch, y_batch, G)
                 W.grad = G
                 optimizer.step()
             else:
-                W.sub_(G, alpha=case.lr)
+                dense_step(fields, W, X_batch, y_batch, case.lr)
             honest = W[f:]
-            mean = honest.mean(0)
+            mean = torch.mean(honest, 0, out=sent[0])
             std = (honest - mean).square_().mean(0).sqrt_()  # std_mean is ten times slower
-            message = torch.sub(mean, std, alpha=case.z)
-            sent = torch.cat([message[None], honest])  # the attackers' one message, then the others'
-            r = losses(fields, sent, X_batch[f:], y_batch[f:])  # (receivers, models)
-            own = torch.arange(N - f)
+            sent[0].sub_(std, alpha=case.z)
+            sent[1:] = honest
+            on = rows_of_all if case.risk == "local" else [X_batch[f:].flatten(0, 1), y_batch[f:].flatten()]
+            r = losses(fields, sent, *on).view(len(sent), case.N - f, -1).mean(2).T  # (receivers, models)
             c = (r <= r[own, own + 1][:, None]) / r
             c[:, 0] *= f
             c /= c.sum(1, keepdim=True)
@@ -145,26 +149,39 @@ def views(fields: Any, W: Tensor) -> list[Tensor]:
     return [part.unflatten(-1, field.shape) for part, field in zip(parts, fields, strict=True)]
 
 
-def dense_gradient(fields: Any, W: Tensor, X: Tensor, y: Tensor, G: Tensor) -> None:
-    """All workers' gradients into G, by autograd through batched products."""
-    tensors = [T.detach().requires_grad_() for T in views(fields, W)]
-    z = X
-    for A, b in zip(tensors[0::2], tensors[1::2], strict=True):
-        z = torch.baddbmm(b[:, None], z if z is X else z.relu(), A)
-    loss = cross_entropy(z.flatten(0, 1), y.flatten(), reduction="sum") / y.shape[1]
-    grads = torch.autograd.grad(loss, tensors)
-    torch.cat([g.flatten(1) for g in grads], dim=1, out=G)
+def dense_step(fields: Any, W: Tensor, X: Tensor, y: Tensor, lr: float) -> None:
+    """All workers' local steps, in place: by hand, as autograd is slower and needs a gradient's memory."""
+    tensors = views(fields, W)
+    inputs, z = [X], X
+    for A, b in zip(tensors[0:-2:2], tensors[1:-2:2], strict=True):
+        z = torch.baddbmm(b[:, None], z, A).relu_()
+        inputs.append(z)
+    A, b = tensors[-2:]
+    dz = torch.baddbmm(b[:, None], z, A).softmax(-1)
+    dz.scatter_add_(-1, y[..., None], dz.new_full((1, 1, 1), -1.0).expand(*y.shape, 1))
+    dz *= lr / y.shape[1]
+    for A, b, x in zip(tensors[-2::-2], tensors[::-2], reversed(inputs), strict=True):
+        dx = torch.bmm(dz, A.mT).mul_(x > 0) if x is not X else dz
+        A.baddbmm_(x.mT, dz, alpha=-1)
+        b.sub_(dz.sum(1))
+        dz = dx
 
 
-def dense_losses(fields: Any, sent: Tensor, X: Tensor, y: Tensor) -> Tensor:
-    """r_k(w_l), (receivers, models): a product per layer and model, with all receivers' rows."""
-    tensors = views(fields, sent)
-    rows, n = X.flatten(0, 1), len(sent)
-    z = rows.expand(n, *rows.shape)
-    for i, (A, b) in enumerate(zip(tensors[0::2], tensors[1::2], strict=True)):
-        z = torch.baddbmm(b[:, None], z if i == 0 else z.relu_(), A)
-    losses = cross_entropy(z.flatten(0, 1), y.flatten().repeat(n), reduction="none")
-    return losses.view(n, *y.shape).mean(2).T
+def dense_losses(fields: Any, sent: Tensor, rows: Tensor, y: Tensor) -> Tensor:
+    """The loss of every model on all receivers' rows: (models, rows)."""
+    tensors, n = views(fields, sent), len(sent)
+    layers = list(zip(tensors[0::2], tensors[1::2], strict=True))
+    (A, b), (_, p, h) = layers[0], tensors[0].shape
+    if len(rows) < p:  # a product per layer and model, with all receivers' rows
+        z = rows.expand(n, *rows.shape)
+        for i, (A, b) in enumerate(layers):
+            z = torch.baddbmm(b[:, None], z if i == 0 else z.relu_(), A)
+        return cross_entropy(z.flatten(0, 1), y.repeat(n), reduction="none").view(n, -1)
+    # With so many rows it pays to copy all models' first layers together, for one product.
+    z = torch.addmm(b.reshape(-1, 1), A.permute(1, 0, 2).reshape(p, n * h).T, rows.T).view(n, h, -1)
+    for A, b in layers[1:]:
+        z = torch.baddbmm(b[:, :, None], A.mT, z.relu_())
+    return cross_entropy(z, y.expand(n, -1), reduction="none")
 
 
 def channels_last_order(case: Any) -> np.ndarray:
@@ -190,19 +207,20 @@ def conv_gradient(fields: Any, W: Tensor, X: Tensor, y: Tensor, G: Tensor) -> No
     for k in range(len(W)):
         tensors = [T.detach().requires_grad_() for T in views(fields, W[k])]
         x = X[k, :, None].contiguous(memory_format=torch.channels_last)
-        loss = cross_entropy(network(tensors, x, lambda x: max_pool2d(x, 2)), y[k])
+        with torch.enable_grad():
+            loss = cross_entropy(network(tensors, x, lambda x: max_pool2d(x, 2)), y[k])
         torch.cat([g.flatten() for g in torch.autograd.grad(loss, tensors)], out=G[k])
 
 
-def conv_losses(fields: Any, sent: Tensor, X: Tensor, y: Tensor) -> Tensor:
-    """Model by model, few images at a time, so that a layer's output stays in the cache."""
-    x = X.flatten(0, 1)[:, None].contiguous(memory_format=torch.channels_last)
-    labels, losses = y.flatten(), []
+def conv_losses(fields: Any, sent: Tensor, rows: Tensor, y: Tensor) -> Tensor:
+    """As `dense_losses`; model by model, few images at a time, so that a layer's output stays in the cache."""
+    x = rows[:, None].contiguous(memory_format=torch.channels_last)
+    losses = []
     for w in sent:
         tensors = views(fields, w)
         z = torch.cat([network(tensors, part, halve) for part in x.split(IMAGES)])
-        losses.append(cross_entropy(z, labels, reduction="none").view(y.shape).mean(1))
-    return torch.stack(losses, dim=1)
+        losses.append(cross_entropy(z, y, reduction="none"))
+    return torch.stack(losses)
 
 
 def halve(x: Tensor) -> Tensor:

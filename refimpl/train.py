@@ -175,13 +175,16 @@ def by_worker(s: Setting, test: HeldOut, W: Array, engine: Engine) -> tuple[Arra
     """The normal workers' accuracies "own" and "whole", training loss, and whether their models are finite."""
     xp = module_of(W)
     normal = xp.asarray(s.normal)
-    w, X, y = W[normal], s.X[normal], s.y[normal]
-    network = batched(s.model) if engine is fast else None
+    w, network = W[normal], batched(s.model) if engine is fast else None
     if network:
-        correct, loss = network.predict(w, test.X[None]) == test.y, network.risk(w, X, y)
+        correct = network.predict(w, test.X[None]) == test.y
     else:
         correct = xp.stack([s.model.predict(w_k, test.X) == test.y for w_k in w])
-        loss = xp.stack([s.model.risk(*own) for own in zip(w, X, y, strict=True)])
+    if network and xp is not np:  # one launch for all, padding included
+        loss = network.risk(w, s.X[normal], s.y[normal])
+    else:
+        model, n = network or s.model, sizes(s)
+        loss = xp.stack([model.risk(W[k], s.X[k, : n[k]], s.y[k, : n[k]]) for k in s.normal])
     own = test.own[normal]
     accuracy = (correct & own).sum(axis=-1) / own.sum(axis=-1)
     return accuracy, correct.mean(axis=-1), loss, xp.isfinite(w).all(axis=-1)

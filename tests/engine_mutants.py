@@ -3,8 +3,7 @@
 import numpy as np
 
 from refimpl import models
-from refimpl.arrays import quiet
-from refimpl.fast import conv_pool, distances, engine, networks, rules
+from refimpl.fast import conv_pool, distances, engine, networks, plan, rules
 
 
 def killer(module):
@@ -38,9 +37,25 @@ def in_groups(**changes):
     return mutate
 
 
-def rolled(key):
+def rolled(group):
     """Along the receivers that share a neighbourhood."""
-    return lambda group: None if getattr(group, key) is None else np.roll(getattr(group, key), 1, axis=1)
+    return np.roll(group.receivers, 1, axis=1)
+
+
+def other_rows(change):
+    """The rows that receivers score models on, changed."""
+    return in_groups(local=lambda g: [change(rows) for rows in g.local])
+
+
+def next_row_first(rows):
+    return rows._replace(X=np.roll(rows.X, 1, axis=2), y=np.roll(rows.y, 1, axis=2))
+
+
+def split_a_row_early(rows):
+    starts = rows.starts
+    return rows._replace(
+        starts=starts if isinstance(starts, int) else np.maximum(starts - 1, np.arange(len(starts)))
+    )
 
 
 def without_l2(function):
@@ -60,34 +75,43 @@ def of_the_last_round(local_steps):
     return lambda p, state, X, y, t: local_steps(p, state, X, y, t - 1)
 
 
-def last_message_for_all(messages):
+def last_message_for_all(attack):
     """All attackers send what the last of them does."""
 
-    def mutant(p, W_hat, signals):
-        sent = messages(p, W_hat, signals)
-        if len(p.attackers) and p.sender is None:
-            sent[p.attackers] = sent[p.attackers[-1:]]
-        return sent
+    def mutant(p, sent, *args):
+        attack(p, sent, *args)
+        if len(p.lies):
+            sent[p.lies] = sent[p.lies[-1:]]
+
+    return mutant
+
+
+def nobody_lies(attack):
+    """Also not with one message: it is an attacker's own model."""
+
+    def mutant(p, sent, W, signals):
+        if len(p.lies):
+            sent[p.lies] = W[p.attackers[: len(p.lies)]]
 
     return mutant
 
 
 def mean_with_padding(neighbour_risks):
-    def mutant(network, M, X, y, active):
-        padded = (y >= 0).sum(axis=-1)[..., None] / y.shape[-1]
-        return neighbour_risks(network, M, X, y, active) * padded
+    def mutant(network, M, rows, count):
+        return neighbour_risks(network, M, rows, count * 0 + count.max())
 
     return mutant
 
 
-def quiet_product(combine):
-    return quiet(lambda c, W: c @ W)
+def as_if_finite(function):
+    """`finite` is the last but two of the arguments of `risks`, and the third of `combine_into`."""
+    return lambda *args: function(*(True if isinstance(a, bool) else a for a in args))
 
 
 def negated_bias(backward):
-    def mutant(convolutions, saved, dy, dt):
-        backward(convolutions, saved, dy, dt)
-        dt["b1"] *= -1
+    def mutant(convolutions, saved, dy, dw):
+        backward(convolutions, saved, dy, dw)
+        networks.tensor(dw, convolutions[0][1])[...] *= -1
 
     return mutant
 
@@ -95,49 +119,47 @@ def negated_bias(backward):
 E, D, C, N, R = engine, distances, conv_pool, networks, rules
 MUTANTS = [
     # --- The engine
-    ("a receiver's rows swapped", E, "plan", in_groups(X=rolled("X"), y=rolled("y")),
-     same("adaptive"), same("weighs"), proof("adaptive")),
+    ("a receiver's rows shifted", E, "plan", other_rows(next_row_first), same("adaptive"), proof("adaptive")),
+    ("a receiver scores the last row of another", E, "plan", other_rows(split_a_row_early), same("adaptive")),
     ("a group's own message off by one", E, "plan",
      in_groups(own=lambda g: (g.own + 1) % g.numbers.shape[1]), same("adaptive"), proof("gives")),
-    ("receivers in another order than their data", E, "plan", in_groups(receivers=rolled("receivers")),
-     same("adaptive")),
+    ("receivers in another order than their data", E, "plan", in_groups(receivers=rolled),
+     whole("neighbourhoods_run_out_of_rows_at_different_times", rows=[100, 10, 90, 80, 5])),
+    ("the other receivers of one neighbourhood", E, "plan", in_groups(only=lambda g: g.receivers[0][::-1]),
+     same("adaptive", "foe")),
     ("messages heard off by one", E, "plan",
      in_groups(heard=lambda g: None if g.heard is None else g.heard - 1), same("average"), same("median")),
     ("a multiplicity forgotten", E, "plan", in_groups(senders=lambda g: None),
      same("inverse-risk", "alie"), proof("inverse-risk"),
      whole("a_message_of_several_is_scored_once_and_counts_for_all", attack="foe", name="complete",
            attackers=[1, 4], rule="inverse-risk")),
-    ("the last slice of rows dropped", E, "plan", in_groups(active=lambda g: g.active[:-1] or g.active),
-     same("inverse-risk"), whole("neighbourhoods_run_out_of_rows_at_different_times",
-                                 rows=[100, 10, 90, 80, 5])),
-    ("rows of the first neighbourhood for all", E, "plan",
-     in_groups(active=lambda g: [(u, m if i == 0 else 1) for i, (u, m) in enumerate(g.active)]),
+    ("the last slice of rows dropped", E, "plan", in_groups(local=lambda g: g.local[:-1] or g.local),
      whole("neighbourhoods_run_out_of_rows_at_different_times", rows=[100, 10, 90, 80, 5])),
-    ("every receiver in every slice", E, "plan",
-     in_groups(active=lambda g: [tuple(g.receivers.shape)] * len(g.active)),
-     whole("hardly_any_padding_is_scored")),
+    ("every receiver in every slice", plan, "local_rows",
+     lambda f: lambda s, network, k, sizes: f(s, network, k, sizes * 0 + sizes.max()),
+     whole("hardly_any_padding_is_scored"), whole("receivers_of_one_neighbourhood_are_scored_without_padding")),
     ("a mean over padding too", E, "neighbour_risks", mean_with_padding, same("inverse-risk")),
     ("risks on all data in place of the batch", E, "plan",
      lambda f: lambda s: f(s._replace(risk="local")), proof("inverse-risk"), proof("adaptive")),
-    ("an infinite entry is trusted", E, "risks",
-     lambda f: lambda *a: np.where(np.isinf(f(*a)), 0.5, f(*a)), same("inverse-risk", "one NaN")),
-    ("L2 forgotten in the gradient", E, "local_steps", without_l2, same("local"), same("average")),
+    ("an infinite entry is trusted", E, "risks", as_if_finite,
+     whole("a_model_that_is_not_finite_is_not_trusted_even_if_its_risk_is", one_message=True)),
+    ("L2 forgotten in the gradient", E, "gradients", without_l2, same("local"), same("average")),
     ("L2 forgotten in the risk", E, "risks", without_l2, same("inverse-risk"), same("weighs")),
     ("the step size of the next worker", E, "local_steps", of_the_next_worker, same("local")),
     ("the step size of the last round", E, "local_steps", of_the_last_round, same("local")),
-    ("W written while others still read it", E, "messages",
-     lambda f: lambda *a: f(*a)[:], same("average", "none"), same("adaptive", "none")),
-    ("one message for all attackers", E, "messages", last_message_for_all, same("average")),
-    ("one sender's weight for all in the matrix", E, "plan",
-     lambda f: lambda s: f(s)._replace(message=f(s).message * 0), same("adaptive")),
-    ("nobody attacks", E, "messages", lambda f: lambda p, W_hat, signals: W_hat[
-        slice(None) if p.sender is None else p.sender], same("average"), same("inverse-risk", "foe")),
+    ("one message for all attackers", E, "attack", last_message_for_all, same("average")),
+    ("two senders' weights swapped in the matrix", E, "plan",
+     lambda f: lambda s: f(s)._replace(message=f(s).message[[1, 0, *range(2, len(s.graph))]]),
+     same("adaptive")),
+    ("nobody attacks", E, "attack", nobody_lies, same("average"), same("inverse-risk", "foe")),
     ("a rule is told of no attackers", E, "aggregated",
      lambda f: lambda p, *a: f(p._replace(attackers=p.attackers[:0]), *a), same("krum"), same("weighs")),
     # --- Rules
-    ("combine lets 0 * NaN through", E, "combine", quiet_product, same("adaptive", "each its own NaN")),
-    ("the shortcut of combine for everything", R, "combine", quiet_product,
-     twin("the_shortcut_of_combine_changes_no_bit", lost=True)),
+    ("combine lets 0 * NaN through", E, "combine_into", as_if_finite, same("adaptive", "each its own NaN")),
+    ("the shortcut of combine for everything", R, "combine_into", as_if_finite,
+     twin("combine_is_that_of_the_specification", u=1, lost=True, receivers=[0, 1, 2], columns=7)),
+    ("every model is finite", R, "all_finite", lambda f: lambda W: True,
+     twin("combine_is_that_of_the_specification", u=1, lost=True, receivers=[0, 1, 2], columns=7)),
     ("NaN before everything", R, "ascending",
      lambda f: lambda W, *places: f(np.where(np.isnan(W), -np.inf, W), *places),
      twin("a_few_coordinates_at_a_time_change_nothing",
@@ -146,16 +168,17 @@ MUTANTS = [
      twin("a_rule_for_many_neighbourhoods_is_the_rule_for_each", name="trimmed-mean"), same("trimmed-mean")),
     # --- Distances
     ("rounding decides ties", D, "smallest", lambda f: lambda R: (f(R)[0], np.zeros(R.shape[:-1], bool)),
-     near("seven_corners_as_far_apart_are_a_tie", products=True, dtype="float64")),
+     near("rounding_decides_no_tie", products=True)),
     ("no pair is close", D, "connected_components",
      lambda f: lambda close, directed: (1, np.arange(len(close))),
-     *(near("distances_by_products_are_those_by_differences", what=what, d=600, dtype="float64")
-       for what in ("clusters", "nested"))),
+     near("distances_by_products_are_those_by_differences", what="clusters", d=600, dtype="float64")),
+    ("equal rows by their first entries", D, "different",
+     lambda f: lambda V: f(V[:, :16]), near("distances_of_models_that_begin_alike")),
     ("distances by the plain Gram identity", D, "by_products",
      lambda f: lambda W: (W**2).sum(-1)[..., None] + (W**2).sum(-1)[..., None, :] - 2 * W @ W.swapaxes(-1, -2),
      near("distances_between_models_that_agree_to_ten_digits_far_from_the_origin", products=True)),
-    ("products that float64 can still square", D, "by_products",
-     lambda f: lambda W: f(W.astype("float64")),
+    ("products that float64 can still square", D, "between",
+     lambda f: lambda V: f(V.astype("float64")),
      near("float32_overflows_as_in_the_specification", products=True)),
     ("distance 0 to a lost model", D, "or_infinite", lambda f: lambda A: np.where(np.isinf(f(A)), 0, f(A)),
      near("choices_are_those_of_the_specification", products=True)),
@@ -163,7 +186,7 @@ MUTANTS = [
     ("padding counts as the last class", N, "cross_entropy", lambda f: lambda z, y: f(z, y % z.shape[-1]),
      many("padding_rows_do_not_count", model=models.mlp([5, 4, 3]))),
     ("a bias of the other sign", N, "convolve_backward", negated_bias, proof("local")),
-    ("rows of padding in the mean", N, "rows", lambda f: lambda y, dtype: f(y * 0, dtype),
+    ("rows of padding in the mean", N, "count", lambda f: lambda y, dtype: f(y * 0, dtype),
      many("many_equal_one_at_a_time", model=models.mlp([5, 4, 3]), dtype=float, lead=(2, 3))),
     # --- Convolution and pooling
     ("pooled ties to the last", C, "first",

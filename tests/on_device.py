@@ -17,20 +17,23 @@ from refimpl.fast import distances, engine, networks, rules
 
 MODULES = (algorithm, aggregate, attacks, layers, optim, released, train, engine, rules, distances)
 TABLES = {"compute": aggregate.RULES, "send": attacks.ATTACKS, "step": optim.OPTIMIZERS}
-METHODS = ("inputs", "logits", "losses", "risk", "gradient", "predict")
+METHODS = ("inputs", "logits", "losses", "risk", "gradient", "step", "predict")
+METHODS += ("logits_of_all", "losses_of_all", "prepared")
 # Where a sum is 0, conv_pool leaves rounding of its summands.
 TOLERANCES = {"float64": {"rtol": 1e-10, "atol": 1e-13}, "float32": {"rtol": 1e-4, "atol": 1e-5}}
 NOT_HERE = {
     "test_a_large_batch_of_images_fits_in_little_memory": "measures the host's memory",
     "test_own_in_an_array_must_be_one_of_the_neighbours": "to look would be to wait for the device",
 }
-ON_THE_HOST = {"check", "groups", "by_products"}  # arrays there are, or stay, on the host
+ON_THE_HOST = {"check", "combine_into", "by_products"}  # arrays there are, or stay, on the host
 # What lives on the device, of tuples that also hold what lives on the host.
 MOVES = {
     algorithm.Setting: ("X", "y"),
     engine.Result: ("state",),
     engine.Plan: (),
     engine.Group: (),
+    engine.Chunk: (),
+    engine.Rows: (),
     models.Network: (),
     networks.Batched: (),
 }
@@ -59,6 +62,8 @@ def restore_identities():
     """`fast` recognises functions of the specification by identity: tells it their new ones."""
     for rule in aggregate.RULES.values():
         rules.TWINS[rule.compute] = rules.TWINS.pop(rule.compute.__wrapped__)
+    for attack in attacks.ATTACKS.values():
+        rules.COORDINATEWISE[attack.send] = rules.COORDINATEWISE.pop(attack.send.__wrapped__)
     engine.sgd = optim.OPTIMIZERS["sgd"].step
     networks.STAGE = (layers.conv2d, layers.relu, layers.maxpool2d)
 

@@ -45,19 +45,55 @@ def test_rounds_beside_torch_and_the_floor(tmp_path, capsys, monkeypatch, with_t
     options = ["--tasks", "spambase", "--rounds", "1", "--threads", "1", "--out", str(tmp_path)]
     assert load("rounds", monkeypatch).main(options) == 0
     lines, said = table(capsys)
-    columns = ["refimpl", *(["plain", "fast"] if with_torch else []), "floor"]
-    assert lines[1].split() == columns
-    assert [line.split()[:3] for line in lines[2:]] == [["spambase", bits, "1"] for bits in ("32", "64")]
+    torch = ["plain", "fast"] if with_torch else []
+    assert lines[2].split() == ["refimpl", *torch, "floor"]
+    assert lines[7].split() == ["refimpl", *torch[1:], "floor"]  # on all local data
+    assert [line.split()[:3] for line in lines[3:5]] == [["spambase", bits, "1"] for bits in ("32", "64")]
+    assert lines[8].split()[:3] == ["spambase", "32", "1"]
     assert ("torch is missing" in said) != with_torch
-    for row in json.loads((tmp_path / "rounds.json").read_text())["results"]:
-        assert list(row["ms"]) == columns
+    rows = json.loads((tmp_path / "rounds.json").read_text())["results"]
+    assert [row["risk"] for row in rows] == ["batch", "batch", "local"]
+    for row in rows:
         check_quartiles(row["ms"])
+
+
+def test_a_table_goes_between_its_markers(tmp_path, capsys, monkeypatch):
+    common = load("common", monkeypatch)
+    monkeypatch.setattr(common, "PAGE", tmp_path / "page.md")
+    common.PAGE.write_text("above\n<!-- mine -->\n\n    old\n\n<!-- end of mine -->\nbelow\n")
+    made = common.Table()
+    for text in ("", "a  b", "", "1  2", ""):
+        made.say(text)
+    made.into_page("mine")
+    page = "above\n<!-- mine -->\n\n    a  b\n\n    1  2\n\n<!-- end of mine -->\nbelow\n"
+    assert common.PAGE.read_text() == page
+    with pytest.raises(ValueError, match="no place for the table yours"):
+        made.into_page("yours")
+
+
+@pytest.mark.parametrize("name", ["rounds", "profile", "rules", "scale", "grid"])
+def test_the_page_has_a_place_for_every_table(name):
+    page = (BENCHMARKS.parent / "docs" / "PERFORMANCE.md").read_text()
+    assert page.count(f"<!-- {name} -->\n\n    ") == page.count(f"\n\n<!-- end of {name} -->") == 1
+
+
+def test_the_grid_takes_as_many_runs_in_torch(tmp_path, capsys, monkeypatch):
+    grids = load("grids", monkeypatch)
+    monkeypatch.setattr(
+        grids, "GRIDS", {"spambase": ("--rules adaptive median --attacks alie none --epochs 1", 3)}
+    )
+    assert grids.main(["--jobs", "1", "--out", str(tmp_path)]) == 0
+    lines, _ = table(capsys)
+    assert lines[2].split()[:3] == ["spambase", "4", "2"]
+    assert (tmp_path / "grids.json").exists()
 
 
 @pytest.mark.parametrize("task", ["spambase", "har", "mnist"])
 def test_all_columns_arrive_at_the_same_parameters(task, monkeypatch):
     pytest.importorskip("torch", reason="torch is in the extra 'bench'")
     load("rounds", monkeypatch).check(task, None)
+    if task != "mnist":
+        load("rounds", monkeypatch).check(task, None, "local")
 
 
 @pytest.mark.parametrize(("task", "expected"), [("spambase", 10 * 20), ("har", 30 * 10), ("mnist", 10 * 64)])
@@ -119,7 +155,7 @@ def test_a_folder_that_cannot_be_is_refused_before_measuring(name, out, capsys, 
 def test_gpu_adds_a_column(tmp_path, capsys, monkeypatch, xp):
     options = ["--gpu", "--tasks", "spambase", "--rounds", "1", "--threads", "1", "--out", str(tmp_path)]
     assert load("rounds", monkeypatch).main(options) == 0
-    assert capsys.readouterr().out.splitlines()[1].split()[:2] == ["refimpl", "gpu"]
+    assert capsys.readouterr().out.splitlines()[2].split()[:2] == ["refimpl", "gpu"]
 
 
 def test_gpu_without_cupy_is_one_line(tmp_path, capsys, monkeypatch):

@@ -19,7 +19,7 @@ from problems import sends
 
 from refimpl import algorithm, attacks, draws, graphs
 from refimpl.algorithm import Setting
-from refimpl.fast import engine
+from refimpl.fast import engine, plan
 from refimpl.layout import layout
 
 # --- Supplement B.2: the toys -------------------------------------------------------------------------------
@@ -66,6 +66,18 @@ class Toy(NamedTuple):
 
     def gradient(self, w, X, y):
         return (X[..., -1:] * ((w[..., None, :] - X[..., :-1]) @ self.A)).mean(axis=-2)
+
+    # What else the fast engine asks of a network.
+    floats, convolutions = 3, ()
+
+    def prepared(self, X):
+        return X
+
+    def losses_of_all(self, M, X, y):
+        return self.losses(M, X, y)
+
+    def step(self, w, X, y, mu):
+        return mu * self.gradient(w, X, y)
 
     def gap(self, W):
         return norm2(W - self.optima, self.A) / 2
@@ -116,7 +128,9 @@ def islands(toy, graph, f, rule, attack, copies):
 
 def together(setting):
     """Rounds of the fast engine, for hundreds of copies at once: the toy takes leading axes, as that asks."""
-    return functools.partial(engine.round_, engine.plan(setting)._replace(network=setting.model))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(plan, "batched", lambda toy: toy)
+        return functools.partial(engine.round_, plan.plan(setting))
 
 
 def play(setting, seed):

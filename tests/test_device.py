@@ -90,7 +90,14 @@ def test_weights(name, dtype, xp):
     twin = rules.TWINS[RULES[name].compute]
     assert_same(xp, twin.weights, risks, own)
     weights, W = twin.weights(risks, own), poisoned(normal(7, 40, dtype=dtype))[:5]
-    for combine in (aggregate.combine, rules.combine):
+
+    def combined(weights, M):
+        xp = arrays.module_of(M)
+        W = xp.zeros((6, 40), M.dtype)
+        rules.combine_into(weights[None], M[None], rules.all_finite(M), W, xp.arange(6)[None], slice(0, 6))
+        return W
+
+    for combine in (aggregate.combine, combined):
         assert_same(xp, combine, weights, W)
         assert_same(xp, combine, weights, normal(5, 40, dtype=dtype))
 
@@ -131,8 +138,10 @@ def test_pooling_back_and_losses(dtype, xp):
     x = np.round(normal(3, 5, 4, 2, dtype=dtype))  # ties
     assert_same(xp, layers.maxpool2d_backward, normal(3, 2, 2, 2, dtype=dtype), x)
     z, y = 50 * normal(5, 3, dtype=dtype), np.array([0, 2, -1, 1, 1])
-    for loss in (layers.softmax_cross_entropy, layers.softmax_cross_entropy_backward, networks.cross_entropy):
+    for loss in (layers.softmax_cross_entropy, layers.softmax_cross_entropy_backward):
         assert_same(xp, loss, z, y)
+    for loss in (networks.cross_entropy, networks.cross_entropy_backward):
+        assert_same(xp, lambda z, y, loss=loss: loss(z.T.copy(), y), z, y)
 
 
 MODELS = {"mlp": models.mlp([5, 4, 3]), "cnn": models.cnn(9, (3, 2), 4, 3)}
@@ -159,6 +168,8 @@ def test_models(method, name, dtype, xp):
 def test_networks(method, name, dtype, xp, monkeypatch):
     network = networks.batched(MODELS[name])
     given = inputs(method, MODELS[name], dtype)
+    if method == "logits":
+        given = (given[0], network.prepared(given[1]))
     assert_same(xp, getattr(network, method), *given)
     monkeypatch.setattr(networks, "FLOATS", 4 * network.floats)
     monkeypatch.setattr(networks, "grain", lambda _: 1)  # few rows at a time, as if there were many more

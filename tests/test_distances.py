@@ -90,6 +90,34 @@ def test_mirrored_models_among_others_are_a_tie(products):
 
 
 @both
+def test_rounding_decides_no_tie(products):
+    """Each model has the same eight numbers in a place of its own: as far apart, but not for a product."""
+    rng = np.random.default_rng(0)
+    for _ in range(20):
+        W = np.kron(np.eye(7), rng.normal(size=8))
+        assert np.ptp(aggregate.squared_distances(W)[~np.eye(7, dtype=bool)]) == 0
+        with distances_by(products):
+            assert_array_equal(distances.krum(W, 2), W[0])
+            assert_array_equal(distances.medoid(W), W[0])
+
+
+def test_distances_of_models_that_begin_alike():
+    W = np.random.default_rng(0).normal(size=(4, 40))
+    W[:, :30] = W[0, :30]
+    assert_allclose(distances.by_products(W), aggregate.squared_distances(W), rtol=1e-9)
+
+
+def test_models_sent_twice_are_looked_at_once(monkeypatch):
+    looked, about_one = [], distances._about_one
+    monkeypatch.setattr(distances, "_about_one", lambda V: looked.append(len(V)) or about_one(V))
+    W = np.random.default_rng(0).normal(size=(9, 40))
+    W[[0, 3, 4, 7]] = W[0]
+    W[8] = np.nan
+    assert_allclose(distances.by_products(W)[:8, :8], aggregate.squared_distances(W[:8]), rtol=1e-9)
+    assert looked == [5]
+
+
+@both
 @given(strategies.models(strategies.few | strategies.poison, least=7), st.integers(1, 2))
 def test_choices_are_those_of_the_specification(products, W, f):
     with distances_by(products):

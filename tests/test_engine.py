@@ -14,7 +14,8 @@ from refimpl import aggregate, algorithm, draws, graphs, layers, models, optim, 
 from refimpl.aggregate import RULES, Rule
 from refimpl.arrays import module_of, quiet
 from refimpl.attacks import ATTACKS, Attack
-from refimpl.fast import conv_pool, distances, engine, networks, rules
+from refimpl.fast import conv_pool, distances, engine, networks, plan, rules
+from refimpl.fast.parts import each, threads
 from refimpl.layout import layout
 
 CLASSES = 3
@@ -167,11 +168,16 @@ def trainable(s):
 def parts(floats=2**20, rows=64, products=False):
     """Small problems cut into parts as if they were large, and distances by products or not."""
     with contextlib.ExitStack() as stack:
-        for module in (engine, networks, rules, distances):
+        for module in (plan, networks, rules, distances):
             stack.enter_context(mock.patch.object(module, "FLOATS", floats))
             stack.enter_context(mock.patch.object(module, "grain", return_value=1))
-        stack.enter_context(mock.patch.object(engine, "SLICE", rows))
-        stack.enter_context(mock.patch.object(conv_pool, "STEP", floats // 8))
+        stack.enter_context(mock.patch.object(engine, "grain", return_value=1))
+        stack.enter_context(mock.patch.object(plan, "SLICE", rows))
+        stack.enter_context(mock.patch.object(plan, "CHUNK", floats // 2))
+        stack.enter_context(mock.patch.object(networks, "STACK", 4 * floats))
+        for module in (engine, rules):
+            stack.enter_context(mock.patch.object(module, "COORDINATES", max(1, floats // 64)))
+        stack.enter_context(mock.patch.object(conv_pool, "STEP", floats // 2))
         stack.enter_context(mock.patch.object(distances, "PRODUCTS", 0 if products else np.inf))
         yield
 
@@ -325,6 +331,17 @@ def test_every_rule_and_attack_on_a_small_problem(rule, attack):
         assert assert_same_rounds(s, initial(s), seed=0, count=2) == 2
 
 
+@pytest.mark.parametrize("one_message", [False, True])
+def test_a_model_that_is_not_finite_is_not_trusted_even_if_its_risk_is(one_message):
+    """A bias of -infinity is hidden by the ReLU behind it."""
+    s = setting([7, 4, 9, 5], graphs.complete(4), rule="inverse-risk", attack="hostile")
+    bias = s.model.layout.fields[1].offset
+    with mock.patch.dict(ATTACKS, {"hostile": hostile(-np.inf, bias, one_message)}):
+        made = after(s, 1)
+    assert np.isfinite(made.state.W).all()
+    assert_array_equal(made.weights[[0, 2, 3], 1], 0)
+
+
 # --- Runs ---------------------------------------------------------------------------------------------------
 
 
@@ -371,6 +388,43 @@ def test_a_run_and_its_evaluation_are_the_same_on_either_engine(rule, model):
         assert_allclose(fast.weights, plain.weights, rtol=1e-6)
 
 
+# --- Threads ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("graph", ["complete", "ring"])
+@pytest.mark.parametrize("model", ["mlp", "deep cnn", "quadratic"])
+@pytest.mark.parametrize("rule", ["adaptive", "median", "krum"])
+def test_any_number_of_threads_gives_the_same_bytes(rule, model, graph):
+    """Whatever is cut is cut by its size, and every part has a place of its own."""
+    model = MODELS[model]
+    X, y = data([7, 4, 9, 5, 8, 4, 6], model.sample, 0, "float32")
+    attackers = np.array([2, 5] if graph == "complete" else [], dtype=int)
+    s = algorithm.Setting(model, X, y, GRAPHS[graph], attackers, rule, "alie", step_size=0.05, batch_size=3)
+    test = train.HeldOut(X[:, 0], y[:, 0], np.eye(7, dtype=bool))
+    W = draws.initial(model.layout, 7, draws.stream(0, "init")).astype("float32")
+    runs = []
+    for count in (1, 2, 5):
+        with threads(count), parts(floats=1000, rows=2, products=True):
+            runs.append(train.run(s, test, W, 0, 3))
+    for other in runs[1:]:
+        assert_array_equal(other.W, runs[0].W)
+        assert_array_equal(other.weights, runs[0].weights)
+        assert other.history == runs[0].history
+
+
+def test_an_error_on_a_thread_is_raised_and_threads_may_ask_for_threads():
+    seen = []
+
+    def part(i):
+        each(lambda j: seen.append((i, j)), range(3))
+        if i == 7:
+            raise ArithmeticError("seven")
+
+    with threads(3), pytest.raises(ArithmeticError, match="seven"):
+        each(part, range(9))
+    assert {(i, j) for i in range(8) for j in range(3)} <= set(seen)
+
+
 # --- Parts --------------------------------------------------------------------------------------------------
 
 
@@ -407,12 +461,24 @@ def spy(thing, name, note):
     return mock.patch.object(thing, name, lambda *args: note(*args) or call(*args))
 
 
+def scored_rows(s):
+    """How many rows each product of a round scores, padding included."""
+    found = []
+    with parts(rows=10), spy(networks.Batched, "losses_of_all", lambda self, M, X, y: found.append(y.size)):
+        after(s, 1)
+    return found
+
+
+def test_receivers_of_one_neighbourhood_are_scored_without_padding():
+    rows = [10, 100, *[10] * 6]
+    assert scored_rows(setting(rows, graphs.complete(8), attackers=np.array([], dtype=int))) == [170]
+
+
 def test_hardly_any_padding_is_scored():
     """In slices of 10 rows, the worker with 100 rows is alone after the first."""
-    s, scored = setting([10, 100, *[10] * 6], graphs.complete(8), attackers=np.array([], dtype=int)), []
-    with parts(rows=10), spy(networks.Batched, "losses", lambda self, w, X, y: scored.append(y.size)):
-        after(s, 1)
-    assert scored == [80, *[10] * 9]
+    links = [(0, 1), (2, 3), (0, 4), (1, 4), (2, 4), (3, 4)]
+    s = setting([10, 100, 10, 10, 5], graphs.from_edges(5, links), attackers=np.array([4]))
+    assert scored_rows(s) == [40, *[10] * 9]
 
 
 @pytest.mark.parametrize("name", GRAPHS)

@@ -13,6 +13,7 @@ from refimpl.arrays import quiet
 from refimpl.fast import networks
 from refimpl.fast.networks import batched
 from refimpl.fast.parts import boxes
+from refimpl.layout import layout
 from refimpl.models import Layer
 
 MODELS = {
@@ -73,6 +74,26 @@ def test_receivers_score_every_model(model):
     for i, j, l in np.ndindex(u, m, n):
         expected = losses(model, w[i, l], X[i, j], y[i, j])
         assert_allclose(folded.reshape(u, n, m, rows)[i, l, j], expected, rtol=1e-11, atol=1e-13)
+
+
+@pytest.mark.parametrize("rows", [1, 20])
+@all_models
+def test_models_scored_together_are_those_scored_apart(model, rows):
+    """With few rows and with many."""
+    network = batched(model)
+    w, _, _ = problem(model, 2, 4)
+    _, X, _ = problem(model, 2, 1, n=rows + 2)
+    X = network.prepared(X)
+    assert_allclose(network.logits_of_all(w, X), network.logits(w, X), rtol=1e-11, atol=1e-13)
+
+
+@all_models
+def test_the_step_size_is_a_factor_of_the_gradient(model):
+    network = batched(model)
+    w, X, y = problem(model, 3)
+    mu = np.array([[0.1], [2.0], [0.5]])
+    made = network.step(w, network.prepared(X), y, mu)
+    assert_allclose(made, mu * network.gradient(w, X, y), rtol=1e-12, atol=1e-15)
 
 
 @all_models
@@ -210,6 +231,9 @@ def other_networks():
         "pooling first": cnn._replace(layers=(*cnn.layers[:2], cnn.layers[3], cnn.layers[2], *cnn.layers[4:])),
         "not flattened": cnn._replace(layers=tuple(l for l in cnn.layers if l.forward is not layers.flatten)),
         "no channel": cnn._replace(layers=cnn.layers[1:]),
+        "biases first": mlp._replace(
+            layout=layout([("b1", (4,), 5), ("W1", (5, 4), 5), ("W2", (4, 3), 4), ("b2", (3,), 4)])
+        ),
     }
 
 

@@ -11,6 +11,7 @@ import functools
 import json
 import math
 import platform
+import statistics
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, replace
@@ -20,7 +21,6 @@ from types import ModuleType
 from typing import Any
 
 import joblib
-from threadpoolctl import threadpool_limits
 
 import refimpl
 from refimpl import arrays, draws, released, train
@@ -30,6 +30,7 @@ from refimpl.experiments.files import set_aside, write
 from refimpl.experiments.fingerprint import code_digest, fingerprint, sha256
 from refimpl.experiments.tables import Added, added, install
 from refimpl.experiments.tasks import Config, build, data_digest
+from refimpl.fast import parts
 
 
 def engine(config: Config) -> train.Engine:
@@ -44,13 +45,13 @@ def run(
 ) -> dict[str, Any]:
     """One run, as its file holds it. If `path` is that file, it goes on from the checkpoint beside it.
 
-    How many threads a matrix product has decides no more than rounding.
+    The numbers are the same for any number of threads.
     """
     start = time.perf_counter()
     xp = arrays.choose(config.gpu, config.device)
     setting, test, W = build(config, data_dir, xp)
     rounds = draws.rounds_per_epoch(train.sizes(setting), config.batch_size)
-    with threadpool_limits(threads):
+    with parts.threads(threads):
         more = watched(path, config.epochs * rounds, xp) if path else ()
         result = train.run(setting, test, W, config.seed, config.epochs, engine(config), *more)
     return {
@@ -93,15 +94,28 @@ def versions(xp: ModuleType) -> dict[str, str]:
 
 
 def seconds(config: Config, data_dir: str | None, threads: int = 1) -> float:
-    """About how long the run will take, by its second round (the first one warms up)."""
-    setting, _, W = build(config, data_dir, arrays.choose(config.gpu, config.device))
-    with threadpool_limits(threads):
+    """About how long the run will take, by some of its rounds and an evaluation on some rows."""
+    xp = arrays.choose(config.gpu, config.device)
+    setting, test, W = build(config, data_dir, xp)
+    with parts.threads(threads):
         rounds = train.rounds(setting, W, config.seed, engine(config))
-        next(rounds)
-        start = time.perf_counter()
-        arrays.to_host(next(rounds).state.W)  # waits for a device
-        once = time.perf_counter() - start
-    return once * config.epochs * draws.rounds_per_epoch(train.sizes(setting), config.batch_size)
+        next(rounds)  # the first one warms up
+        times = [_timed(lambda: arrays.to_host(next(rounds).state.W))]  # waits for a device
+        while sum(times) < 0.5 and len(times) < 30:
+            times.append(_timed(lambda: arrays.to_host(next(rounds).state.W)))
+        rows, X, y = 50, setting.X[:, :50], setting.y[:, :50]
+        some = train.HeldOut(test.X[:rows], test.y[:rows], test.own[:, :rows])
+        evaluate = functools.partial(train.evaluate, setting._replace(X=X, y=y), some, W, engine(config))
+        evaluation = min(_timed(evaluate), _timed(evaluate))
+    scale = max(1, (len(test.X) + setting.X.shape[1]) / (2 * rows))
+    per_epoch = draws.rounds_per_epoch(train.sizes(setting), config.batch_size)
+    return config.epochs * (per_epoch * statistics.median(times) + scale * evaluation)
+
+
+def _timed(function: Callable[[], Any]) -> float:
+    start = time.perf_counter()
+    function()
+    return time.perf_counter() - start
 
 
 # --- Files --------------------------------------------------------------------------------------------------

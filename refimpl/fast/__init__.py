@@ -3,10 +3,12 @@
 The law of this room: it changes no number beyond rounding. Each piece names its plain twin in the
 specification and the test that proves the two equal. No file of the specification imports from here.
 
-engine.py     a round for all workers at once; plain: algorithm.round_
-networks.py   forward and backward passes of many models; plain: models.Network
-conv_pool.py  convolution and pooling in one step; plain: layers.conv2d, layers.maxpool2d
-rules.py      the rules for many neighbourhoods at once; plain: aggregate
-distances.py  distances between models by matrix products; plain: aggregate.squared_distances
-parts.py      how much to compute at a time, and memory
+engine.py       a round for all workers at once; plain: algorithm.round_
+plan.py         what a run computes once
+networks.py     forward and backward passes of many models; plain: models.Network
+elementwise.py  ReLU and cross-entropy; plain: layers
+conv_pool.py    convolution and pooling in one step; plain: layers.conv2d, layers.maxpool2d
+rules.py        the rules for many neighbourhoods at once; plain: aggregate
+distances.py    distances between models by matrix products; plain: aggregate.squared_distances
+parts.py        how much to compute at a time, on which threads, and memory
 """

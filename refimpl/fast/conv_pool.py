@@ -34,7 +34,9 @@ TRANSFORMS = (
     _both_axes([[1, 0, 0, 0], [0, 1, -1, 1], [-1, 1, 1, 0], [0, 0, 0, -1]]),  # B (16, 16)
     _both_axes([[1, 0, 0], [0.5, 0.5, 0.5], [0.5, -0.5, 0.5], [0, 0, 1]]),  # G (16, 9)
 )
-STEP = 2**17  # numbers that a step should hold at a time on a CPU: an eighth of FLOATS, for one core's cache
+# Numbers that a step should hold at a time on a CPU. Half of it would do as well for one thread; several would
+# spend their time handing the interpreter lock back and forth.
+STEP = FLOATS // 2
 
 
 class Saved(NamedTuple):

@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 import numpy as np
 from scipy.sparse.csgraph import connected_components
+from scipy.spatial.distance import pdist, squareform
 
 from refimpl.aggregate import require_krum, wide
 from refimpl.arrays import Array, module_of, quiet
@@ -32,8 +33,9 @@ def krum(W: Array, f: int) -> Array:
     require_krum(n, f)
 
     def nearest(D: Array) -> Array:
-        others = xp.where(xp.eye(n, dtype=bool), xp.inf, D)
-        return xp.sort(others, axis=-1)[..., : n - f - 2]
+        D.reshape(*D.shape[:-2], n * n)[..., :: n + 1] = xp.inf  # the diagonal
+        D.sort(axis=-1)
+        return D[..., : n - f - 2]
 
     return _closest(W, nearest)
 
@@ -41,17 +43,25 @@ def krum(W: Array, f: int) -> Array:
 @quiet
 def squared_distances(W: Array) -> Array:
     """`aggregate.squared_distances`, by products where they are faster: (..., n, d) -> (..., n, n)."""
-    return or_infinite(_distances(W).astype(wide(W).dtype, copy=False))
+    W = wide(W)
+    if _on_device_or_whole(W):
+        return or_infinite(by_differences(W))
+    lead = W.shape[:-2]
+    D = [between(W[i]) for i in np.ndindex(*lead)]
+    return np.array(D).reshape(*lead, *D[0].shape).astype(W.dtype, copy=False)
 
 
-def _distances(W: Array) -> Array:
-    return by_products(wide(W)) if _large(W) else by_differences(wide(W))
+def _on_device_or_whole(W: Array) -> bool:
+    """Then differences do: they are exact for whole numbers, and a GPU would have to wait for what is close."""
+    return module_of(W) is not np or W.dtype.kind != "f"
 
 
-def _large(W: Array) -> bool:
-    """Are products worth it? Not on a GPU, which would have to wait for the answer which pairs are close."""
-    *_, n, d = W.shape
-    return module_of(W) is np and n * n * d > PRODUCTS and W.dtype.kind == "f"
+def between(V: np.ndarray) -> np.ndarray:
+    """`aggregate.squared_distances` of floats (n, d) in float64; infinite where their own dtype overflows."""
+    n, d = V.shape
+    D = by_products(V) if n * n * d > PRODUCTS else squareform(pdist(V, "sqeuclidean"))
+    too_large = ~(np.finfo(V.dtype).max >= D)  # or NaN
+    return or_infinite(np.where(too_large, np.inf, D)) if too_large.any() else D
 
 
 def or_infinite(D: Array) -> Array:
@@ -76,48 +86,66 @@ def by_differences(W: Array) -> Array:
     return D
 
 
-@quiet
-def by_products(W: np.ndarray) -> np.ndarray:
-    """The same from |c_i|^2 + |c_j|^2 - 2 c_i c_j, c being the models about their mean: a tenth of the time.
+def by_products(V: np.ndarray) -> np.ndarray:
+    """The same from |c_i|^2 + |c_j|^2 - 2 c_i c_j, c being the models about one of them: a tenth of the time.
 
-    The subtraction loses digits between models that are closer to each other than to the mean. It loses few
+    The subtraction loses digits between models that are closer to each other than to that one. It loses few
     enough for 1e-10 as long as the result is not much smaller than |c_i|^2 + |c_j|^2; the other pairs are done
-    again, about a model among them, and by differences where that does not help. In float64, whatever W is, but
-    infinite where the dtype of W would overflow.
+    again, about a model among them, and by differences where that does not help. Models that are equal, as
+    those of attackers who collude, are looked at once.
     """
-    *lead, n, _ = W.shape
-    finite = np.isfinite(W).all(axis=-1)
-    D = np.full((*lead, n, n), np.inf)
-    for i in np.ndindex(*lead):
-        if finite[i].all():
-            D[i] = _about_mean(W[i])
-        elif finite[i].any():
-            D[i][np.ix_(finite[i], finite[i])] = _about_mean(W[i][finite[i]])
-    D[np.finfo(W.dtype).max < D] = np.inf
+    D = np.full((len(V), len(V)), np.inf)
+    finite = np.flatnonzero(np.isfinite(V).all(axis=-1))
+    if len(finite):
+        sound = V if len(finite) == len(V) else V[finite]
+        kept, place = different(sound)
+        apart = sound if len(kept) == len(sound) else sound[kept]
+        D[np.ix_(finite, finite)] = _about_one(apart)[np.ix_(place, place)]
     return D
 
 
-def _about_mean(V: np.ndarray, first: bool = False) -> np.ndarray:
-    """The squared distances of finite models, from products about their mean or the first: (n, d) -> (n, n)."""
+def different(V: np.ndarray) -> tuple[list[int], list[int]]:
+    """The rows that equal no earlier one, and for every row where among these its equal is."""
+    kept: list[int] = []
+    place: list[int] = []
+    alike: dict[bytes, list[int]] = {}
+    for i, row in enumerate(V):
+        rows = alike.setdefault(row[:16].tobytes(), [])
+        equal = next((j for j in rows if np.array_equal(V[kept[j]], row)), None)
+        if equal is None:
+            equal = len(kept)
+            rows.append(equal)
+            kept.append(i)
+        place.append(equal)
+    return kept, place
+
+
+def _about_one(V: np.ndarray) -> np.ndarray:
+    """The squared distances of finite models, from products about one of them: (n, d) -> (n, n).
+
+    The one that is nearest to the others in some coordinates: it is in the midst of those that nearly agree.
+    """
     n, d = V.shape
+    some = V[:, :: max(1, d // 256)].astype(np.float64)
+    centre = V[squareform(pdist(some)).sum(axis=0).argmin()]
     G = np.zeros((n, n))
     for (part,) in boxes((d,), FLOATS // (8 * n)):
         C = V[:, part].astype(np.float64)
-        C -= C[0] if first else C.mean(axis=0)
+        C -= centre[part]
         G += C @ C.T
     scale = G.diagonal()[:, None] + G.diagonal()
     D = scale - 2 * G
     lost = 16 * d**0.5 * np.finfo(float).eps  # of the scale, by rounding
     enough = 1e10 * lost * scale
     close = ~(enough <= D)  # also where the scale has overflowed
-    close[np.diag_indices(n)] = False
+    close[np.diag_indices(n)] = D[np.diag_indices(n)] = False
     if not close.any():
         return D
     _, group = connected_components(close, directed=False)
     for k in np.flatnonzero(np.bincount(group) > 1):
         near = np.flatnonzero(group == k)
         if len(near) < n:
-            D[np.ix_(near, near)] = _about_mean(V[near], first=True)
+            D[np.ix_(near, near)] = _about_one(V[near])
         else:
             for i, j in zip(*np.nonzero(close), strict=True):
                 D[i, j] = ((V[i].astype(np.float64) - V[j]) ** 2).sum()
@@ -125,19 +153,23 @@ def _about_mean(V: np.ndarray, first: bool = False) -> np.ndarray:
 
 
 def _closest(W: Array, score: Callable[[Array], Array]) -> Array:
-    """The row of W whose row of score(squared distances), (..., n, m), has the smallest sum: -> (..., d).
-
-    Where products have rounded, differences decide among those that are as small but for rounding.
-    """
+    """The row of W whose row of score(squared distances), (..., n, m), has the smallest sum: -> (..., d)."""
     xp = module_of(W)
-    best, rivals = smallest(score(or_infinite(_distances(W))))
-    if _large(W):
-        best = np.asarray(best)
-        for i in map(tuple, np.argwhere(rivals.sum(axis=-1) > 1)):
-            V = wide(W[i])
-            if (V[rivals[i]] != V[best[i]]).any():
-                best[i], _ = smallest(score(or_infinite(by_differences(V))))
-    return xp.take_along_axis(W, best[..., None, None], axis=-2)[..., 0, :]
+    if _on_device_or_whole(W):
+        best, _ = smallest(score(or_infinite(by_differences(wide(W)))))
+        return xp.take_along_axis(W, best[..., None, None], axis=-2)[..., 0, :]
+    n, d = W.shape[-2:]
+    result = np.stack([V[_best(V, score)] for V in W.reshape(-1, n, d)])
+    return result.reshape(*W.shape[:-2], d)
+
+
+def _best(V: np.ndarray, score: Callable[[Array], Array]) -> int:
+    """Which row of V (n, d) that is. Differences decide among those that are as small but for rounding."""
+    V = wide(V)
+    best, rivals = smallest(score(between(V)))
+    if rivals.sum() > 1 and (V[rivals] != V[best]).any():
+        best, _ = smallest(score(or_infinite(by_differences(V))))
+    return int(best)
 
 
 def smallest(R: Array) -> tuple[Array, Array]:
@@ -146,8 +178,10 @@ def smallest(R: Array) -> tuple[Array, Array]:
     (..., n, m) -> (...), (..., n) bool.
     """
     xp = module_of(R)
-    infinite = xp.isinf(R)
-    far, near = infinite.sum(axis=-1), xp.where(infinite, 0, R).sum(axis=-1)
-    near = xp.where(far == far.min(axis=-1, keepdims=True), near, xp.inf)
+    near = R.sum(axis=-1)
+    if xp is not np or not np.isfinite(near).all():
+        infinite = xp.isinf(R)
+        far, near = infinite.sum(axis=-1), xp.where(infinite, 0, R).sum(axis=-1)
+        near = xp.where(far == far.min(axis=-1, keepdims=True), near, xp.inf)
     rivals = near <= (1 + 1e-9 + 8 * xp.finfo(near.dtype).eps) * near.min(axis=-1, keepdims=True)
     return near.argmin(axis=-1), rivals

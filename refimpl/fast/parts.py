@@ -1,11 +1,22 @@
-"""How much to compute at a time, so that it stays in a CPU's cache, and memory that is kept between rounds."""
+"""How much to compute at a time, on which threads, and memory that is kept between rounds.
+
+Work is cut into parts by size, so that what a part touches stays in a CPU's cache, and never by the number of
+threads: a result has the same bytes for any number of them. Each part writes to a place of its own.
+"""
 
 import functools
+import itertools
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from types import ModuleType
+from typing import Any
 
 import numpy as np
+from threadpoolctl import threadpool_limits
+
+from refimpl.arrays import Array, quiet
 
 FLOATS = 2**20  # numbers that one expression should hold at a time on a CPU: they fit in its cache
 
@@ -13,16 +24,6 @@ FLOATS = 2**20  # numbers that one expression should hold at a time on a CPU: th
 def grain(xp: ModuleType) -> int:
     """How many times more an expression should hold on a GPU, where each one is a kernel launch."""
     return 1 if xp is np else 128
-
-
-@functools.cache
-def keep_memory() -> None:
-    """Has the C library keep what is freed for the next array, instead of asking the system for it again.
-
-    glibc learns this from the largest array that it has seen freed, up to 32 MB. Until then a round of HAR
-    spends a third of its time on memory that the system hands out page by page.
-    """
-    np.empty(31 * 2**20, np.uint8)
 
 
 def boxes(shape: tuple[int, ...], most: int) -> Iterator[tuple[slice, ...]]:
@@ -37,3 +38,74 @@ def boxes(shape: tuple[int, ...], most: int) -> Iterator[tuple[slice, ...]]:
     for start in range(0, max(1, shape[0]), max(1, step)):
         for rest in boxes(shape[1:], most):
             yield slice(start, start + max(1, step)), *rest
+
+
+# --- Threads ------------------------------------------------------------------------------------------------
+
+_count = 1
+
+
+@contextmanager
+def threads(count: int) -> Iterator[None]:
+    """Within it, `each` works on this many threads; BLAS, whose own do not pay for small products, on one."""
+    global _count
+    before, _count = _count, count
+    try:
+        with threadpool_limits(1):
+            yield
+    finally:
+        _count = before
+
+
+def each(function: Callable[[Any], None], parts: Iterable[Any]) -> None:
+    """function(part) for every part, on the threads that `threads` allows; the caller's is one of them.
+
+    numpy lets go of the interpreter lock inside products and elementwise loops.
+    """
+    todo = list(parts)
+    helpers = min(_count, len(todo)) - 1
+    if helpers < 1:
+        for part in todo:
+            function(part)
+        return
+    ahead = iter(todo)  # its next item is handed out under the interpreter lock
+
+    @quiet  # each thread has a setting of its own
+    def work() -> None:
+        for part in ahead:
+            function(part)
+
+    waiting = [_pool(_count - 1).submit(work) for _ in itertools.repeat(None, helpers)]
+    try:
+        work()
+    finally:
+        for helper in waiting:
+            if not helper.cancel():  # it has begun; one that has not, finds nothing to do
+                helper.result()
+
+
+@functools.lru_cache(maxsize=1)
+def _pool(count: int) -> ThreadPoolExecutor:
+    """Kept, as starting a thread takes longer than many a part."""
+    return ThreadPoolExecutor(count, "refimpl")
+
+
+# --- Memory -------------------------------------------------------------------------------------------------
+
+
+@functools.cache
+def keep_memory() -> None:
+    """Has the C library keep what is freed for the next array, instead of asking the system for it again.
+
+    glibc learns this from the largest array that it has seen freed, up to 32 MB. Until then a round of HAR
+    spends a third of its time on memory that the system hands out page by page.
+    """
+    np.empty(31 * 2**20, np.uint8)
+
+
+def gather(W: Array, rows: Array, out: Array) -> None:
+    """out = W[rows], without a copy in between on a CPU."""
+    if type(W) is np.ndarray:
+        W.take(rows, 0, out, "clip")  # "clip": other modes have one
+    else:
+        out[...] = W[rows]

@@ -1,0 +1,117 @@
+"""Times whole grids on all cores, and what a run spends on evaluation.
+
+    python benchmarks/grids.py --data-dir FOLDER    # where HAR is; fetched once without
+
+The grids: the README's main command, and HAR's six rules against four attacks for 10 epochs. PyTorch's code
+(torch_rounds.fast) has the rule adaptive and the attack ALIE only, so it computes as many rounds as the runs
+whose rule scores models, in as many processes, each with one thread; without evaluation. The ratio is of these
+runs. Evaluation and estimate are those of one run of each task with adaptive and ALIE, on one thread.
+"""
+
+import contextlib
+import io
+import os
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import common
+import joblib
+import numpy as np
+import rounds
+
+from refimpl import train
+from refimpl.aggregate import RULES
+from refimpl.experiments import cli, grid
+from refimpl.experiments.cli import HelpFormatter, Parser, folder, whole_number
+from refimpl.experiments.endings import ended
+from refimpl.experiments.tasks import Config, build
+
+SIX = "--rules adaptive average medoid trimmed-mean median krum --attacks sign-flip arbitrary foe alie"
+# Options of the grid; epochs of the run whose evaluation is timed.
+GRIDS = {"spambase": ("", 20), "har": (f"{SIX} --epochs 10", 2)}
+
+
+def configs(task: str, options: str) -> list[Config]:
+    return cli.configs(task, cli.parser(task).parse_args(options.split()))
+
+
+def seconds_of_grid(runs: list[Config], jobs: int, data_dir: str | None) -> float:
+    """By `grid.run_all`, into a folder that is thrown away."""
+    start = time.perf_counter()
+    with tempfile.TemporaryDirectory() as out:
+        for _ in grid.run_all(runs, Path(out), jobs, data_dir):
+            pass
+    return time.perf_counter() - start
+
+
+def torch_run(task: str, dtype: str, risk: str, count: int) -> None:
+    """So many rounds of `torch_rounds.fast` at the task's size, on one thread."""
+    import torch_rounds
+
+    with common.threads(1):
+        running = torch_rounds.fast(rounds.case(task, dtype, risk))
+        for _ in range(count):
+            next(running)
+
+
+def seconds_of_torch(runs: list[Config], jobs: int, data_dir: str | None) -> float:
+    """Of as many runs as there are, each with as many rounds."""
+    setting, _, _ = build(runs[0], data_dir)
+    count = runs[0].epochs * rounds.draws.rounds_per_epoch(train.sizes(setting), runs[0].batch_size)
+    job = joblib.delayed(torch_run)
+    start = time.perf_counter()
+    joblib.Parallel(n_jobs=jobs)(job(c.task, c.dtype, c.risk, count) for c in runs)
+    return time.perf_counter() - start
+
+
+def share(task: str, epochs: int, data_dir: str | None) -> dict[str, float]:
+    """Of one run: the seconds that were estimated and taken, and the share of its evaluations."""
+    (config,) = configs(task, f"--rules adaptive --attacks alie --epochs {epochs}")
+    estimated, taken = grid.seconds(config, data_dir), grid.run(config, data_dir)["seconds"]
+    setting, test, W = build(config, data_dir)
+    with common.threads(1):
+        once = np.median([common.seconds(lambda: train.evaluate(setting, test, W), 1) for _ in range(3)])
+    return {"estimated": estimated, "taken": taken, "evaluation": epochs * float(once) / taken}
+
+
+def main(argv: list[str] | None = None) -> int:
+    p = Parser(description="Seconds of whole grids.", formatter_class=HelpFormatter)
+    add = p.add_argument
+    add("--tasks", nargs="+", choices=list(GRIDS), default=list(GRIDS), help="which grids")
+    add("--jobs", type=whole_number(1), default=os.cpu_count(), help="processes")
+    add("--data-dir", metavar="FOLDER", help="with HAR (fetched once without)")
+    add("--write", action="store_true", help="put what is printed into docs/PERFORMANCE.md")
+    add("--out", type=folder, default=Path("results/benchmarks"), help="folder for grids.json")
+    args = p.parse_args(argv)
+    p.need_folder(args.out)
+    table, results = common.Table(), []
+    table.say(f"Seconds of grids, {args.jobs} at a time; of those that score models; of one run")
+    table.say("           runs scoring    all  these   fast       estimated  taken  evaluation")
+    for task in args.tasks:
+        options, epochs = GRIDS[task]
+        data_dir = args.data_dir if task == "har" else None
+        runs = configs(task, options)
+        scoring = [config for config in runs if RULES[config.rule].scores]
+        with contextlib.redirect_stderr(io.StringIO()):
+            row: dict[str, Any] = {"task": task, "runs": len(runs), "scoring": len(scoring)}
+            row |= {"all": seconds_of_grid(runs, args.jobs, data_dir)}
+            row |= {"these": seconds_of_grid(scoring, args.jobs, data_dir)}
+            row |= share(task, epochs, data_dir)
+        line = f"{task:9}{len(runs):6}{len(scoring):8}{row['all']:7.1f}{row['these']:7.1f}"
+        if not common.missing("torch"):
+            row["fast"] = seconds_of_torch(scoring, args.jobs, data_dir)
+            line += f"{row['fast']:7.1f} {row['fast'] / row['these']:4.2f}x"
+        line = f"{line:50}{row['estimated']:9.1f}{row['taken']:7.1f}{row['evaluation']:12.1%}"
+        table.say(line)
+        results.append(row)
+    common.write(args.out, "grids.json", {"jobs": args.jobs, "results": results})
+    if args.write:
+        table.into_page("grid")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(ended(main))

@@ -1,0 +1,188 @@
+"""What a run of the engine computes once; test: test_engine.py. Plain: nothing, `algorithm.round_` looks it up.
+
+Who hears whom, in groups that one batched call can serve, and the data that each receiver scores models on. A
+message that several attackers send is scored once, and its weight multiplied by their number.
+"""
+
+from types import ModuleType
+from typing import NamedTuple
+
+import numpy as np
+
+from refimpl.aggregate import RULES
+from refimpl.algorithm import Setting
+from refimpl.arrays import Array, module_of, to_host
+from refimpl.attacks import ATTACKS
+from refimpl.fast.networks import Batched, batched
+from refimpl.fast.parts import FLOATS, boxes, grain
+from refimpl.fast.rules import TWINS, Twin
+
+CHUNK = FLOATS // 2  # numbers of the workers whose local steps are computed together
+SLICE = 64  # rows of a receiver scored at a time on a CPU, where several neighbourhoods are
+
+
+class Chunk(NamedTuple):
+    """Workers whose local steps are computed together, the normal ones first."""
+
+    workers: Array  # (k,)
+    normal: int  # so many of them are
+    numbers: Array | slice  # of the messages that these send
+    attackers: Array | slice  # the others
+
+
+class Rows(NamedTuple):
+    """Some rows of the first U neighbourhoods of a group: of the first m receivers, one after the other."""
+
+    X: Array  # (U, 1, rows, ...) as `Batched.prepared` makes them
+    y: Array  # (U, 1, rows)
+    starts: np.ndarray | int  # (m,) where each receiver's begin; m if all have as many
+
+
+class Group(NamedTuple):
+    """u neighbourhoods that hear n messages each, and the m receivers that share each neighbourhood.
+
+    On the complete graph all receivers share one neighbourhood (u = 1); on a ring each has its own (m = 1).
+    """
+
+    receivers: Array  # (u, m) worker numbers; of several neighbourhoods those with most data first
+    only: Array | slice  # (m,) the same of one neighbourhood
+    numbers: np.ndarray  # (u, n) the numbers of the messages that they hear, ascending
+    heard: Array | None  # the same on the device; None for all there are, which need no copy
+    own: Array  # (u, m) where each receiver's own message is among these
+    senders: Array | None  # (u, 1, n) how many send each message; None if one does
+    local: list[Rows]  # the data that they score models on; empty if these are the round's batch
+    count: Array  # (u, m, 1) how many rows each scores on
+
+
+class Plan(NamedTuple):
+    """What a run computes once."""
+
+    setting: Setting
+    twin: Twin | None  # None: the rule is computed receiver by receiver
+    network: Batched | None  # None: the model is computed worker by worker
+    message: np.ndarray  # (N,) the number of the message that each worker sends
+    honest: Array | slice  # the numbers of the normal workers' messages
+    lies: Array  # the numbers of the attackers' messages, (f,), or (1,) if they send the same
+    attackers: Array  # (f,)
+    workers: Array  # (N, 1)
+    chunks: list[Chunk]
+    groups: list[Group]
+
+
+def plan(s: Setting) -> Plan:
+    """Sorts the normal workers into groups and moves to the device what a round needs there."""
+    xp, N, h, twin = module_of(s.X), len(s.graph), len(s.normal), TWINS.get(RULES[s.rule].compute)
+    message, network = np.arange(N), batched(s.model)
+    if twin and twin.weights and ATTACKS[s.attack].one_message and len(s.attackers):
+        message = np.full(N, h)  # the attackers' one message comes last
+        message[s.normal] = np.arange(h)
+    return Plan(
+        setting=s,
+        twin=twin,
+        network=network,
+        message=message,
+        honest=numbers_of(message[s.normal], xp),
+        lies=xp.asarray(np.unique(message[s.attackers])),
+        attackers=xp.asarray(s.attackers),
+        workers=xp.arange(N)[:, None],
+        chunks=chunks(s, message, network),
+        groups=[] if twin == Twin() else groups(s, message, network),
+    )
+
+
+def numbers_of(numbers: np.ndarray, xp: ModuleType) -> Array | slice:
+    """The numbers on the device; if each is one more than the last, as a slice, which needs no copy."""
+    start = int(numbers[0]) if len(numbers) else 0
+    run = slice(start, start + len(numbers))
+    return run if (numbers == np.arange(run.start, run.stop)).all() else xp.asarray(numbers)
+
+
+def chunks(s: Setting, message: np.ndarray, network: Batched | None) -> list[Chunk]:
+    """All workers. A model of one's own is computed by one thread."""
+    xp, h, order = module_of(s.X), len(s.normal), np.append(s.normal, s.attackers)
+    most = len(order)
+    if network:
+        most = min(CHUNK // network.layout.size, FLOATS // (s.batch_size * network.floats)) * grain(xp)
+    found = []
+    parts = [slice(0, len(order))]
+    if most < len(order):  # then no chunk of both kinds, so that a chunk's place may be where it is computed
+        parts = [part for (part,) in boxes((h,), most)]
+        parts += [slice(h + a.start, h + a.stop) for (a,) in boxes((len(s.attackers),), most) if a.stop]
+    for part in parts:
+        k = order[part]
+        normal = max(0, min(len(k), h - part.start))
+        numbers = numbers_of(message[k[:normal]], xp), numbers_of(k[normal:], xp)
+        found.append(Chunk(xp.asarray(k), normal, *numbers))
+    return found
+
+
+def groups(s: Setting, message: np.ndarray, network: Batched | None) -> list[Group]:
+    """The normal workers, sorted by the number of messages that they hear and of receivers that share them."""
+    sizes = to_host((s.y >= 0).sum(axis=1)) if s.risk == "local" else np.full(len(s.graph), s.batch_size)
+    sharing: dict[bytes, list[int]] = {}
+    for k in sorted(s.normal, key=lambda k: -sizes[k]):
+        sharing.setdefault(s.graph[k].tobytes(), []).append(int(k))
+    alike: dict[tuple[int, int], list[tuple]] = {}
+    for receivers in sharing.values():
+        numbers, count = np.unique(message[s.graph[receivers[0]]], return_counts=True)
+        alike.setdefault((len(numbers), len(receivers)), []).append((receivers, numbers, count))
+    result = []
+    for (n, _), found in alike.items():
+        # As many neighbourhoods at a time as fit in memory.
+        most = max(1, FLOATS * grain(module_of(s.X)) // (n * s.model.layout.size))
+        for start in range(0, len(found), most):
+            part = map(np.array, zip(*found[start : start + most], strict=True))
+            result.append(_group(s, network, message, sizes, *part))
+    return result
+
+
+def _group(
+    s: Setting,
+    network: Batched | None,
+    message: np.ndarray,
+    sizes: np.ndarray,
+    receivers: np.ndarray,
+    numbers: np.ndarray,
+    count: np.ndarray,
+) -> Group:
+    """Of receivers (u, m) that hear the messages `numbers` (u, n), sent by `count` (u, n) workers each.
+
+    `sizes` (N,) are the rows that the workers score on.
+    """
+    xp = module_of(s.X)
+    if len(receivers) == 1 and xp is np:
+        receivers = np.sort(receivers)  # the order that comes out as a slice, if any does
+    own = (numbers[:, None] == message[receivers][..., None]).argmax(axis=-1)
+    everything = np.array_equal(numbers, np.arange(1 + message.max())[None])
+    k = xp.asarray(receivers)
+    by_data = s.risk == "local" and RULES[s.rule].scores and network
+    return Group(
+        k,
+        numbers_of(receivers[0], xp),
+        numbers,
+        None if everything else xp.asarray(numbers),
+        xp.asarray(own),
+        None if (count == 1).all() else xp.asarray(count[:, None].astype(s.X.dtype)),
+        local_rows(s, network, k, sizes[receivers]) if by_data and network else [],
+        xp.asarray(sizes[receivers][..., None].astype(s.X.dtype)),
+    )
+
+
+def local_rows(s: Setting, network: Batched, k: Array, sizes: np.ndarray) -> list[Rows]:
+    """All data of the receivers k (u, m), which have `sizes` (u, m) rows, those with most first.
+
+    Of one neighbourhood, without any padding. Of several in slices: in each, only the first U along one axis
+    and m along the other have any rows left, so hardly any padding is scored.
+    """
+    xp = module_of(s.X)
+    if len(k) == 1 and xp is np:
+        mine = np.arange(s.y.shape[1]) < sizes[0][:, None]
+        X, y = s.X[k[0]][mine], s.y[k[0]][mine]
+        return [Rows(network.prepared(X)[None, None], y[None, None], np.cumsum(sizes[0]) - sizes[0])]
+    found, step = [], SLICE * grain(xp)
+    for start in range(0, int(sizes.max()), step):
+        U, m = int((sizes[:, 0] > start).sum()), int((sizes > start).sum(axis=1).max())
+        X, y = (A[k[:U, :m], start : start + step] for A in (s.X, s.y))
+        X = network.prepared(X.reshape(U, 1, -1, *network.sample))
+        found.append(Rows(X, y.reshape(U, 1, -1), m))
+    return found
