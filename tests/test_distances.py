@@ -89,6 +89,13 @@ def test_mirrored_models_among_others_are_a_tie(products):
             assert_array_equal(distances.krum(W, 2), aggregate.krum(W, 2))
 
 
+def test_sums_that_products_cannot_tell_apart_are_rivals():
+    """Distances are right to 1e-9: below that, differences have to decide, also between two."""
+    best, rivals = distances.smallest(np.array([[1 + 5e-10], [1.0], [1 + 1e-8]]))
+    assert best == 1
+    assert_array_equal(rivals, [True, True, False])
+
+
 @both
 def test_rounding_decides_no_tie(products):
     """Each model has the same eight numbers in a place of its own: as far apart, but not for a product."""

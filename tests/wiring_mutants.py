@@ -11,7 +11,7 @@ import numpy as np
 from data_loaders import partition
 from refimpl import algorithm, attacks, draws, train
 from refimpl.experiments import cli, grid, options, summary, tasks
-from refimpl.fast import distances, engine
+from refimpl.fast import distances, engine, plan
 
 
 def killer(module):
@@ -151,24 +151,23 @@ def history_of(states):
 
 
 def rows_of_the_data(groups):
-    """Slices for as many rows as workers have, though the batch has more."""
+    """A mean over as many rows as workers have, though the batch has more."""
 
-    def mutant(s, message):
+    def mutant(s, *args):
         most = int((s.y >= 0).sum(axis=1).max())
-        return groups(s._replace(batch_size=min(s.batch_size, most)), message)
+        return groups(s._replace(batch_size=min(s.batch_size, most)), *args)
 
     return mutant
 
 
-def sent_by_nobody(messages):
+def sent_by_nobody(attack):
     """The last message is the attackers', even if there are none."""
 
-    def mutant(p, W_hat, signals):
-        sent, lie = messages(p, W_hat, signals), attacks.ATTACKS[p.setting.attack]
+    def mutant(p, sent, W, signals):
+        attack(p, sent, W, signals)
+        lie = attacks.ATTACKS[p.setting.attack]
         if lie.one_message and not len(p.attackers):
-            sent = sent.copy()
-            sent[-1] = lie.send(W_hat[:1], W_hat[p.normal], signals)
-        return sent
+            sent[-1] = lie.send(sent[:1], sent.copy(), signals)
 
     return mutant
 
@@ -238,7 +237,7 @@ def with_repetitions(configs):
 
 
 T, P = tasks, partition.PARTITIONS
-mirrored = near("mirrored_models_among_others_are_a_tie", products=True)
+rivals = near("sums_that_products_cannot_tell_apart_are_rivals")
 lr = "a_learning_rate_is_a_number_above_0"
 MUTANTS = [
     # --- From a configuration to a run
@@ -299,17 +298,16 @@ MUTANTS = [
     ("history one round early", train, "run",
      history_of(lambda rounds, n: [result.state.W for result in rounds[n - 2 :: n]]),
      runs("history_is_the_evaluation_of_the_states_at_the_ends_of_epochs", engine=train.fast)),
-    ("a batch scored on as many rows as there are", engine, "groups", rows_of_the_data,
-     *(whole("a_batch_larger_than_a_slice_and_than_the_workers_data", rule=rule)
-       for rule in ("inverse-risk", "adaptive", "weighs"))),
-    ("a message sent by nobody", engine, "messages", sent_by_nobody,
+    ("a batch scored on as many rows as there are", plan, "groups", rows_of_the_data,
+     whole("a_batch_larger_than_a_slice_and_than_the_workers_data", rule="weighs")),
+    ("a message sent by nobody", engine, "attack", sent_by_nobody,
      *(whole("a_message_that_nobody_sends_reaches_nobody", attack="foe", rule=rule)
        for rule in ("inverse-risk", "average"))),
     ("a tie is of three", distances, "smallest",
-     ties(lambda rivals, sums, least: rivals & (rivals.sum(axis=-1, keepdims=True) > 2)), mirrored),
-    ("a tie is exact", distances, "smallest", ties(lambda rivals, sums, least: sums == least), mirrored),
+     ties(lambda rivals, sums, least: rivals & (rivals.sum(axis=-1, keepdims=True) > 2)), rivals),
+    ("a tie is exact", distances, "smallest", ties(lambda rivals, sums, least: sums == least), rivals),
     ("a tie but for the last digits", distances, "smallest",
-     ties(lambda rivals, sums, least: sums <= (1 + 8 * np.finfo(sums.dtype).eps) * least), mirrored),
+     ties(lambda rivals, sums, least: sums <= (1 + 8 * np.finfo(sums.dtype).eps) * least), rivals),
     # --- Batches
     ("rows left over come first in the next epoch", draws, "batches", carried_over,
      drawn("an_epoch_leaves_rows_unread_and_the_next_starts_with_a_fresh_order")),
