@@ -112,11 +112,13 @@ def duration(seconds: float) -> str:
 def estimate(todo: list[Config], data_dir: str | None, threads: int) -> float:
     """Seconds of work in all, from one timed run of each kind.
 
-    Rules that score models cost much more than others, and without attackers more workers score.
+    Rules that score models cost much more than others, and without attackers more workers score. Each system is
+    a kind of its own.
     """
-    kinds: dict[tuple[bool, bool], list[Config]] = {}
+    kinds: dict[tuple[Any, bool], list[Config]] = {}
     for config in todo:
-        kinds.setdefault((RULES[config.rule].scores, ATTACKS[config.attack].lies), []).append(config)
+        rule = RULES[config.rule].scores if config.rule in RULES else config.rule
+        kinds.setdefault((rule, ATTACKS[config.attack].lies), []).append(config)
     return sum(len(kind) * grid.seconds(kind[0], data_dir, threads) for kind in kinds.values())
 
 
@@ -142,6 +144,7 @@ def show(results: list[dict[str, Any]], title: str, args: argparse.Namespace) ->
     print(f"{title}: {sizes}, seed {seeds}")
     print("Test accuracy of the normal workers, each on its own test split or on the whole.\n")
     print(report.text_table(results))
+    print(f"\n{report.sent(results)}")
     write(args.out / "table.csv", report.csv_table(results))
     made = ["a JSON file per run", "table.csv"]
     try:

@@ -9,18 +9,19 @@ import numpy as np
 from refimpl.aggregate import RULES
 from refimpl.attacks import ATTACKS
 from refimpl.experiments.files import write
-from refimpl.experiments.report import Results, present, select
+from refimpl.experiments.report import Results, present, rules_of, select
+from refimpl.related import SYSTEMS
 
-# Colour-blind safe (Okabe and Ito), for the rules in the order of RULES.
+# Colour-blind safe (Okabe and Ito), for the rules in the order of RULES, then systems.
 COLOURS = ("#D55E00", "#E69F00", "#0072B2", "#56B4E9", "#009E73", "#CC79A7", "#7F7F7F")
-MORE_DASHES = ("-.", ":", "--")  # for rules beyond the package's own
+MORE_DASHES = ("-.", ":", "--", (0, (6, 1, 1, 1, 1, 1)))  # for systems, and for rules beyond the package's own
 
 
 class Style(NamedTuple):
     """How a rule is drawn."""
 
     color: str
-    linestyle: str
+    linestyle: Any  # a name, or a pattern
     linewidth: float
 
 
@@ -28,7 +29,7 @@ def style_of(rule: str) -> Style:
     """By its place in RULES: the first, the paper's, is thick; the eighth, `local`, is black and dashed."""
     own = (*((colour, "-") for colour in COLOURS), ("#000000", "--"))
     more = [(colour, dash) for dash in MORE_DASHES for colour in COLOURS]
-    place = list(RULES).index(rule)
+    place = list(RULES | SYSTEMS).index(rule)
     colour, dash = own[place] if place < len(own) else more[(place - len(own)) % len(more)]
     return Style(colour, dash, 1.1 if place else 2.4)
 
@@ -50,7 +51,9 @@ def figure(results: Results, title: str, path: Path) -> None:
     for ax in axes[len(attacks) :]:
         ax.axis("off")
     handles, labels = axes[0].get_legend_handles_labels()
-    axes[len(attacks)].legend(handles[::-1], labels[::-1], loc="center", frameon=False)
+    size, ncols = ("medium", 1) if len(labels) < 12 else ("xx-small", 2)
+    legend = {"loc": "center", "frameon": False, "fontsize": size, "ncols": ncols}
+    axes[len(attacks)].legend(handles[::-1], labels[::-1], **legend)
     fig.suptitle(title)
     fig.supxlabel("epoch")
     fig.supylabel("worst test accuracy")
@@ -63,11 +66,12 @@ def panel(ax: Any, results: Results, attack: str) -> None:
     """A line per rule under one attack."""
     from matplotlib.ticker import MaxNLocator
 
-    for rule in reversed(present(results, "rule", RULES)):  # the paper's rule on top
+    table = RULES | SYSTEMS
+    for rule in reversed(rules_of(results)):  # the paper's rule on top
         worst = np.mean([run["history"]["worst_own"] for run in select(results, rule, attack)], axis=0)
         dot = "o" if len(worst) < 5 else None  # a line of one point would not be seen
         style = style_of(rule)._asdict()
-        ax.plot(range(1, len(worst) + 1), worst, marker=dot, label=RULES[rule].label, **style)
+        ax.plot(range(1, len(worst) + 1), worst, marker=dot, label=table[rule].label, **style)
     ax.set_title(ATTACKS[attack].label)
     ax.set_ylim(-0.03, 1.03)  # a line at 0 is seen beside the axis
     ax.set_xlim(0, len(worst) + 1)

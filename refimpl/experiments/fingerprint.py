@@ -1,7 +1,8 @@
 """What a run's numbers depend on, in a few digits.
 
 A fingerprint changes with the configuration and with the code that computes the numbers, a user's own functions
-included; comments, docstrings and the files that only ask for runs or show them do not change it.
+included; comments, docstrings and the files that only ask for runs or show them do not change it. What is in
+`related` changes only the fingerprints of its systems, never those of the paper's rules.
 """
 
 import ast
@@ -17,6 +18,7 @@ from typing import Any
 
 import data_loaders
 import refimpl
+from refimpl.aggregate import RULES
 from refimpl.experiments.tables import entries, ours
 from refimpl.experiments.tasks import Config
 
@@ -27,18 +29,28 @@ FRONT_END = {"vectors.py"} | {
 
 def fingerprint(config: Config) -> str:
     """Eight hexadecimal digits for the file's name."""
-    facts = [asdict(replace(config, device=0)), code_digest(), [described(entry) for entry in entries(config)]]
+    facts = [
+        asdict(replace(config, device=0)),
+        code_of_run(config),
+        [described(entry) for entry in entries(config)],
+    ]
     return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:8]
 
 
+def code_of_run(config: Config) -> str:
+    """The digest of the code that computes the run."""
+    return code_digest() if config.rule in RULES else code_digest(related=True)
+
+
 @functools.cache
-def code_digest() -> str:
-    """Of all of refimpl and data_loaders but FRONT_END."""
+def code_digest(related: bool = False) -> str:
+    """Of all of refimpl and data_loaders but FRONT_END, and of `refimpl/related` only if asked."""
     digest = hashlib.sha256()
     for package in (refimpl, data_loaders):
         folder = Path(str(package.__file__)).parent
         for path in sorted(folder.rglob("*.py")):
-            if path.relative_to(folder).as_posix() not in FRONT_END:
+            name = path.relative_to(folder).as_posix()
+            if name not in FRONT_END and (related or not name.startswith("related/")):
                 digest.update(bare(path.read_text()).encode())
     return digest.hexdigest()[:16]
 

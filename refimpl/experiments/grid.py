@@ -21,15 +21,19 @@ import joblib
 from threadpoolctl import threadpool_limits
 
 import refimpl
-from refimpl import arrays, draws, released, train
+from refimpl import arrays, draws, related, released, train
+from refimpl.aggregate import RULES
+from refimpl.algorithm import Setting
 from refimpl.experiments.files import write
-from refimpl.experiments.fingerprint import code_digest, fingerprint
+from refimpl.experiments.fingerprint import code_of_run, fingerprint
 from refimpl.experiments.tables import Added, added, install
-from refimpl.experiments.tasks import Config, build
+from refimpl.experiments.tasks import Config, build, bytes_per_round, rounds_of, schedule_of
 
 
-def engine(config: Config) -> train.Engine:
-    """What computes the rounds: everything at once, or the specification, which smoothing is built on."""
+def engine(config: Config, setting: Setting) -> train.Engine:
+    """What computes the rounds: a system, everything at once, or the specification, which smoothing needs."""
+    if config.rule not in RULES:
+        return related.engine(config.rule, schedule_of(config, setting))
     if config.smoothing < 1:
         return functools.partial(released.engine, smoothing=config.smoothing)
     return train.plain if config.plain else train.fast
@@ -44,14 +48,15 @@ def run(config: Config, data_dir: str | None = None, threads: int = 1) -> dict[s
     xp = arrays.choose(config.gpu, config.device)
     setting, test, W = build(config, data_dir, xp)
     with threadpool_limits(threads):
-        result = train.run(setting, test, W, config.seed, config.epochs, engine(config))
+        result = train.run(setting, test, W, config.seed, config.epochs, engine(config, setting))
     return {
         "config": asdict(config),
         "attackers": setting.attackers.tolist(),
         "rounds_per_epoch": draws.rounds_per_epoch(train.sizes(setting), config.batch_size),
+        "bytes_per_round": bytes_per_round(config, setting),
         "history": {name: [_number(v) for v in column] for name, column in result.history.items()},
         "weights": None if result.weights is None else result.weights.tolist(),
-        "versions": versions(xp),
+        "versions": versions(config, xp),
         "threads": threads,
         "seconds": time.perf_counter() - start,
     }
@@ -62,9 +67,9 @@ def _number(value: float) -> float | None:
     return value if math.isfinite(value) else None
 
 
-def versions(xp: ModuleType) -> dict[str, str]:
+def versions(config: Config, xp: ModuleType) -> dict[str, str]:
     packages = ("numpy", "scipy", "scikit-learn")
-    found = {"refimpl": refimpl.__version__, "code": code_digest(), "python": platform.python_version()}
+    found = {"refimpl": refimpl.__version__, "code": code_of_run(config), "python": platform.python_version()}
     found |= {name: version(name) for name in packages}
     return found | {xp.__name__: xp.__version__}
 
@@ -73,12 +78,12 @@ def seconds(config: Config, data_dir: str | None, threads: int = 1) -> float:
     """About how long the run will take, by its second round (the first one warms up)."""
     setting, _, W = build(config, data_dir, arrays.choose(config.gpu, config.device))
     with threadpool_limits(threads):
-        rounds = train.rounds(setting, W, config.seed, engine(config))
+        rounds = train.rounds(setting, W, config.seed, engine(config, setting))
         next(rounds)
         start = time.perf_counter()
         arrays.to_host(next(rounds).state.W)  # waits for a device
         once = time.perf_counter() - start
-    return once * config.epochs * draws.rounds_per_epoch(train.sizes(setting), config.batch_size)
+    return once * rounds_of(config, setting)
 
 
 # --- Files --------------------------------------------------------------------------------------------------

@@ -14,11 +14,14 @@ from refimpl.attacks import ATTACKS
 from refimpl.experiments.tables import TABLES
 from refimpl.experiments.tasks import DTYPES, FEATURES, TASKS
 from refimpl.optim import OPTIMIZERS
+from refimpl.related import SYSTEMS
 
 LISTED = {
     "Rules": "rule",
+    "Systems, beside the rules": "system",
     "Attacks": "attack",
     "Graphs": "graph",
+    "Schedules of a graph, for systems": "graph_schedule",
     "Partitions": "partition",
     "Features": "features",
     "Optimizers": "optimizer",
@@ -43,8 +46,9 @@ class HelpFormatter(argparse.HelpFormatter):
         if default is None or default is False or default is argparse.SUPPRESS:
             return action.help
         if isinstance(default, list):
-            everything = list(action.choices or ()) == default
-            default = "all" if everything else " ".join(map(str, default))
+            whole = {"all": list(action.choices or ()), "all rules": list(RULES)}
+            names = " ".join(map(str, default))
+            default = next((word for word, table in whole.items() if table == default), names)
         return f"{action.help} ({default})"
 
     def _format_args(self, action: argparse.Action, default_metavar: str) -> str:
@@ -72,7 +76,8 @@ def listing(title: str, table: dict[str, Any]) -> str:
     for name, entry in table.items():
         number = getattr(entry, "number", "")
         reference = "" if entry.reference == "-" else f" [{entry.reference}]"
-        text = f"{f'{name}:{number}' if number else name:16}{entry.about}{reference}"
+        name = f"{name}:{number} " if number else f"{name} "
+        text = f"{name:16}{entry.about}{reference}"
         lines.append(textwrap.fill(text, 80, initial_indent="  ", subsequent_indent=" " * 18))
     return "\n".join(lines)
 
@@ -145,9 +150,10 @@ def what_to_run(group: Any, task: str) -> None:
     add = group.add_argument
     if datasets := TASKS[task].datasets:
         choice(group, "--dataset", datasets, " or ".join(datasets) + ", which needs no download", default=task)
-    for option, table in (("--rules", RULES), ("--attacks", ATTACKS)):
-        names: list[str] = list(table)
-        add(option, nargs="+", choices=names, default=names, metavar="NAME", help="one or more")
+    names: list[str] = list(ATTACKS)
+    both, help = [*RULES, *SYSTEMS], "one or more, systems of other papers too"
+    add("--rules", nargs="+", choices=both, default=list(RULES), metavar="NAME", help=help)
+    add("--attacks", nargs="+", choices=names, default=names, metavar="NAME", help="one or more")
     seeds = "one or more; the table shows the mean"
     add("--seeds", nargs="+", type=whole_number(0), default=[0], metavar="K", help=seeds)
     add("--epochs", type=whole_number(1), metavar="T", help="passes over the local data")
@@ -160,6 +166,7 @@ def network(group: Any) -> None:
         "--attackers", type=whole_number(0), metavar="F", help="how many of them lie, unless the attack is none"
     )
     add("--graph", metavar="NAME", default="complete", help="who hears whom, or a file of edges")
+    add("--graph-schedule", metavar="NAME", default="fixed", help="how it changes, for systems")
     choice(group, "--partition", PARTITIONS, "how the rows are dealt to the workers")
 
 

@@ -2,6 +2,7 @@
 
 import csv
 import io
+import textwrap
 from collections.abc import Iterable
 from typing import Any
 
@@ -9,6 +10,7 @@ import numpy as np
 
 from refimpl.aggregate import RULES
 from refimpl.attacks import ATTACKS
+from refimpl.related import SYSTEMS
 
 Results = list[dict[str, Any]]
 Row = dict[str, Any]
@@ -16,15 +18,21 @@ MEASURES = ("worst_own", "mean_own", "worst_whole", "mean_whole")
 WIDTH = 80  # columns of a terminal
 
 
+def rules_of(results: Results) -> list[str]:
+    """The rules that were run, the paper's first, then systems."""
+    return present(results, "rule", RULES | SYSTEMS)
+
+
 def rows(results: Results) -> list[Row]:
     """One row per rule and attack, averaged over the seeds, in the order of the options."""
     table = []
-    for rule in present(results, "rule", RULES):
+    for rule in rules_of(results):
         for attack in present(results, "attack", ATTACKS):
             runs = select(results, rule, attack)
-            last = {m: float(np.mean([run["history"][m][-1] for run in runs])) for m in MEASURES}
-            lost = int(max(run["history"]["not_finite"][-1] for run in runs))
-            table.append({"rule": rule, "attack": attack, "seeds": len(runs), **last, "not_finite": lost})
+            row = {"rule": rule, "attack": attack, "seeds": len(runs)}
+            row |= {m: float(np.mean([run["history"][m][-1] for run in runs])) for m in MEASURES}
+            row["not_finite"] = int(max(run["history"]["not_finite"][-1] for run in runs))
+            table.append(row | {"bytes_per_round": float(np.mean([run["bytes_per_round"] for run in runs]))})
     return table
 
 
@@ -41,7 +49,7 @@ def select(results: Results, rule: str, attack: str) -> Results:
 def text_table(results: Results) -> str:
     """Rules down, attacks across, "worst mean" in each cell; as many attacks side by side as fit in WIDTH."""
     table = {(row["rule"], row["attack"]): row for row in rows(results)}
-    rules, attacks = present(results, "rule", RULES), present(results, "attack", ATTACKS)
+    rules, attacks = rules_of(results), present(results, "attack", ATTACKS)
     first, cell = max(13, 1 + max(map(len, rules))), max(12, 1 + max(map(len, attacks)))
     some = max(1, (WIDTH - first - 6) // cell)
     blocks = [attacks[i : i + some] for i in range(0, len(attacks), some)]
@@ -69,6 +77,17 @@ def block_of(
 def cell_of(row: Row, test: str) -> str:
     """ "0.81 0.92 ", or with a star for models that were lost."""
     return f"{row[f'worst_{test}']:.2f} {row[f'mean_{test}']:.2f}{'*' if row['not_finite'] else ' '}"
+
+
+def sent(results: Results) -> str:
+    """A sentence: what a worker sends in a round, and which rules send so much. Most rules first."""
+    groups: dict[str, list[str]] = {}
+    for rule in rules_of(results):
+        amount = np.mean([run["bytes_per_round"] for run in results if run["config"]["rule"] == rule])
+        groups.setdefault(f"{amount / 1000:.3g} kB", []).append(rule)
+    usual, *others = sorted(groups, key=lambda amount: -len(groups[amount]))
+    text = "".join(f"; {amount} with {', '.join(groups[amount])}" for amount in others)
+    return textwrap.fill(f"A worker sends {usual} to all its neighbours together in a round{text}.", WIDTH)
 
 
 def csv_table(results: Results) -> str:

@@ -20,16 +20,21 @@ Algorithm 1).
 """
 
 from refimpl.related import schedules
-from refimpl.related.engines import check, engine
+from refimpl.related.costs import a_model
+from refimpl.related.engines import bytes_per_round, check, engine
 from refimpl.related.gossip import diminishing
 from refimpl.related.mixing import metropolis_weights, push_weights, top_k, uniform_weights
 from refimpl.related.rules import RULES
+from refimpl.related.schedules import Schedule
 from refimpl.related.systems import SYSTEMS, System
 
 __all__ = [
     "RULES",
     "SYSTEMS",
+    "Schedule",
     "System",
+    "a_model",
+    "bytes_per_round",
     "check",
     "diminishing",
     "engine",

@@ -19,7 +19,8 @@ def size(s: Setting) -> int:
     return s.model.layout.size
 
 
-def a_model(s: Setting, t: int) -> float:
+def a_model(s: Setting, t: int = 1) -> float:
+    """As in Algorithm 1."""
     return to_neighbours(s, size(s))
 
 

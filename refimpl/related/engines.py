@@ -17,9 +17,26 @@ def find(name: str) -> System:
     return SYSTEMS[name]
 
 
-def check(name: str, s: Setting) -> None:
-    """Raises ValueError, naming the worker, if the system of that name cannot work in this setting."""
-    system, f = find(name), len(s.attackers)
+def check(name: str, s: Setting, schedule: Schedule | None = None, rounds: int = 1) -> None:
+    """Raises ValueError, naming the worker, if the system of that name cannot work in this setting.
+
+    With a schedule, if it cannot in one of the first so many rounds.
+    """
+    system = find(name)
+    if not schedule:
+        return check_graph(name, system, s)
+    if system.fixed:
+        raise ValueError(f"{name} needs a graph that stays the same, got a schedule")
+    for t in range(1, rounds + 1):
+        try:
+            check_graph(name, system, s._replace(graph=schedule(t)))
+        except ValueError as error:
+            raise ValueError(f"round {t}: {error}") from None
+
+
+def check_graph(name: str, system: System, s: Setting) -> None:
+    """Raises ValueError, naming the worker, if the system cannot work on this graph."""
+    f = len(s.attackers)
     try:
         system.suits(s)
     except ValueError as error:
@@ -32,6 +49,12 @@ def check(name: str, s: Setting) -> None:
             raise ValueError(f"worker {k}, with {n - 1} neighbours: {error}") from None
 
 
+def bytes_per_round(name: str, s: Setting, schedule: Schedule | None, rounds: int) -> float:
+    """What a worker sends in a round, to all its neighbours together: the mean over workers and rounds."""
+    system, ts = find(name), range(1, rounds + 1)
+    return sum(system.bytes(s._replace(graph=schedule(t)) if schedule else s, t) for t in ts) / rounds
+
+
 def engine(
     name: str, schedule: Schedule | None = None, **options: Any
 ) -> Callable[[Setting], Callable[..., Result]]:
@@ -40,12 +63,9 @@ def engine(
     The graph of round t is schedule(t), if there is one, else that of the setting.
     """
     system = find(name)
-    if schedule and system.fixed:
-        raise ValueError(f"{name} needs a graph that stays the same, got a schedule")
 
     def build(s: Setting) -> Callable[..., Result]:
-        if not schedule:
-            check(name, s)
+        check(name, s, schedule)
 
         def step(state: State, batch: Array, signals: Array | None = None) -> Result:
             now = s
