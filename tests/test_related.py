@@ -717,11 +717,25 @@ def test_too_much_work_is_refused(monkeypatch):
 
 def test_a_schedule_is_refused_by_who_needs_a_fixed_graph_and_checked_by_all_others():
     schedule = schedules.build("matching", DENSE, 0)
+    s = setting(graph=DENSE, attackers=[1])
     with pytest.raises(ValueError, match="choco needs a graph that stays the same"):
-        related.engine("choco", schedule)
-    step = related.engine("bridge-t", schedule)(s := setting(graph=DENSE, attackers=[1]))
+        related.engine("choco", schedule)(s)
+    with pytest.raises(ValueError, match="round 1: worker 0, with 0 neighbours: bridge-t needs"):
+        related.engine("bridge-t", schedule)(s)
+
+
+def test_a_schedule_is_checked_in_all_rounds():
+    """In the third round worker 0 hears nobody."""
+    s = setting(graph=DENSE, attackers=[1])
+    schedule = {t: DENSE if t < 3 else np.eye(7, dtype=bool) for t in range(1, 5)}.__getitem__
+    related.check("bridge-t", s, schedule, 2)
+    with pytest.raises(ValueError, match="round 3: worker 0, with 0 neighbours: bridge-t needs"):
+        related.check("bridge-t", s, schedule, 4)
+    step, state = related.engine("bridge-t", schedule)(s), algorithm.start(s, initial())
+    for batch in batches(s, 2):
+        state = step(state, batch).state
     with pytest.raises(ValueError, match="worker 0, with 0 neighbours: bridge-t needs"):
-        step(algorithm.start(s, initial()), batches(s, 1)[0])
+        step(state, batch)
 
 
 @pytest.mark.parametrize(
@@ -730,7 +744,7 @@ def test_a_schedule_is_refused_by_who_needs_a_fixed_graph_and_checked_by_all_oth
         (lambda: related.engine("d-pgsd"), "unknown system 'd-pgsd', choose from d-psgd, "),
         (
             lambda: schedules.build("thined:0.1", DENSE, 0),
-            "unknown schedule 'thined:0.1': needs fixed, thinned:P, ",
+            "unknown schedule 'thined:0.1': needs thinned:P, one-way:P, ",
         ),
         (lambda: schedules.build("thinned:2", DENSE, 0), "thinned:P needs a probability"),
         (lambda: schedules.build("every:1.5", DENSE, 0), "every:TAU needs a whole number"),

@@ -43,7 +43,7 @@ class HelpFormatter(argparse.HelpFormatter):
     def _get_help_string(self, action: argparse.Action) -> str | None:
         """Adds the default where there is one worth showing."""
         default = action.default
-        if default is None or default is False or default is argparse.SUPPRESS:
+        if default in (None, False, "") or default is argparse.SUPPRESS:
             return action.help
         if isinstance(default, list):
             whole = {"all": list(action.choices or ()), "all rules": list(RULES)}
@@ -166,7 +166,7 @@ def network(group: Any) -> None:
         "--attackers", type=whole_number(0), metavar="F", help="how many of them lie, unless the attack is none"
     )
     add("--graph", metavar="NAME", default="complete", help="who hears whom, or a file of edges")
-    add("--graph-schedule", metavar="NAME", default="fixed", help="how it changes, for systems")
+    add("--graph-schedule", metavar="NAME", default="", help="how it changes from round to round")
     choice(group, "--partition", PARTITIONS, "how the rows are dealt to the workers")
 
 

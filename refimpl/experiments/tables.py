@@ -39,7 +39,7 @@ def entries(config: Config) -> list[Any]:
     names = {field: getattr(config, field) for field in TABLES if field != "system"}
     if config.rule not in RULES:
         names["system"] = names.pop("rule")
-    return [TABLES[field][n.partition(":")[0]] for field, n in names.items() if isinstance(n, str)]
+    return [TABLES[field][n.partition(":")[0]] for field, n in names.items() if n and isinstance(n, str)]
 
 
 def ours(function: Callable) -> bool:

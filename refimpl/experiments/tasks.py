@@ -126,7 +126,9 @@ class Config:
     dtype: str
     smoothing: float = 1.0  # of the risks, as in `released`; 1: none
     l2: float = 0.0
-    graph_schedule: str = "fixed"  # of the graph, for systems: a name for `related.schedules.build`
+    graph_schedule: str = (
+        ""  # how the graph changes, for systems: see `related.schedules.build`; "": it does not
+    )
     plain: bool = False  # run the specification itself
     gpu: bool = False
     device: int = 0  # which GPU
@@ -200,8 +202,7 @@ def rounds_of(c: Config, s: Setting) -> int:
 
 def schedule_of(c: Config, s: Setting) -> related.Schedule | None:
     """The graph of each round; None if it stays the same."""
-    fixed = c.graph_schedule == "fixed"
-    return None if fixed else related.schedules.build(c.graph_schedule, s.graph, c.seed)
+    return related.schedules.build(c.graph_schedule, s.graph, c.seed) if c.graph_schedule else None
 
 
 def check_related(c: Config, s: Setting) -> None:

@@ -80,7 +80,6 @@ class Entry(NamedTuple):
 
 
 SCHEDULES = {
-    "fixed": Entry(lambda graph, _, t, rng: graph, "the graph itself, in every round"),
     "thinned": Entry(
         lambda graph, p, t, rng: thinned(graph, p, rng),
         "each edge of the graph with probability P",
