@@ -12,6 +12,7 @@ import attack_and_graph_cases  # noqa: F401
 import layer_cases  # noqa: F401
 import model_cases  # noqa: F401
 import neighbourhood_cases  # noqa: F401
+import related_cases  # noqa: F401
 import round_cases  # noqa: F401
 import rule_cases  # noqa: F401
 import trajectory_cases  # noqa: F401
