@@ -1,5 +1,8 @@
 """Mutants of refimpl/related: at least two mistakes for each system. Their form: see mutants.py."""
 
+import re
+from pathlib import Path
+
 import numpy as np
 
 from refimpl import aggregate, related
@@ -9,9 +12,15 @@ from refimpl.related.common import mix_and_step, step_then_mix
 from refimpl.related.resilient import SCREENS
 from refimpl.related.systems import SYSTEMS
 
+FILES = {
+    name: path.stem
+    for path in Path(__file__).parent.glob("test_related*.py")
+    for name in re.findall(r"^def (test_\w+)", path.read_text(), re.MULTILINE)
+}
+
 
 def test(name, /, **parameters):
-    return "test_related", f"test_{name}", parameters
+    return FILES[f"test_{name}"], f"test_{name}", parameters
 
 
 def oracle(system, attack="sign-flip"):
