@@ -5,8 +5,9 @@
     python benchmarks/published.py peng wu                            # Peng et al. 2021; Wu et al. 2020
 
 All on MNIST, accuracies in percent. As many rounds as theirs unless --rounds says otherwise: 50 000, 5 000 and
-15 000; 10 to 100 ms each for `ios`. Settings are in the docstrings below. Gradients are of all workers at once
-(refimpl.fast), everything else is refimpl.related, worker by worker.
+15 000; 5 to 15 ms each for `ios`. With --out each number is kept in a file as soon as it is there, and the same
+command does the rest. Settings are in the docstrings below. Gradients, medians and Krum are refimpl.fast's,
+everything else is refimpl.related, worker by worker.
 """
 
 import argparse
@@ -22,10 +23,14 @@ import numpy as np
 from scipy.special import ndtri
 from threadpoolctl import threadpool_limits
 
+import refimpl
 from data_loaders import mnist
 from refimpl import aggregate, graphs, models
 from refimpl.arrays import quiet
+from refimpl.experiments.files import write
+from refimpl.fast import distances
 from refimpl.fast.networks import Batched, batched
+from refimpl.fast.rules import coordinate_median
 from refimpl.related import metropolis_weights, rules, uniform_weights
 from refimpl.related.common import Heard
 from refimpl.related.gossip import weighted
@@ -64,12 +69,27 @@ def accuracy(net: Batched, W: np.ndarray, data: Data) -> float:
     return 100 * float(np.mean(hits))
 
 
+def geometric_median(W: np.ndarray, steps: int = 80, tolerance: float = 1e-5, nu: float = 1e-5) -> np.ndarray:
+    """`rules.geometric_median` by products: z = a W, so that distances need the models' products only."""
+    if not np.isfinite(W).all():
+        return rules.geometric_median(W, steps, tolerance, nu)
+    V = (W - W.mean(axis=0)).astype(np.float64)
+    products, a = V @ V.T, np.full(len(W), 1 / len(W))
+    for _ in range(steps):
+        away = np.diag(products) - 2 * products @ a + a @ products @ a
+        closeness = 1 / np.maximum(np.sqrt(np.maximum(away, 0)), nu)
+        before, a = a, closeness / closeness.sum()
+        if np.sqrt(max((a - before) @ products @ (a - before), 0)) <= tolerance:
+            break
+    return a.astype(W.dtype) @ W
+
+
 class Cell(NamedTuple):
     """A number of a table."""
 
     row: str
     column: str
-    theirs: float | None  # None where they print none
+    theirs: float
     compute: Callable[[int], float]
     """(rounds) -> ours"""
 
@@ -119,9 +139,9 @@ IOS_TABLE = {
 IOS_RULES: dict[str, Callable[[float], Rule]] = {
     "no communication": lambda tau: lambda h: h.models[h.own],
     "MH mean": lambda tau: weighted,
-    "median": lambda tau: lambda h: aggregate.coordinate_median(h.models),
-    "geometric median": lambda tau: lambda h: rules.geometric_median(h.models),
-    "Krum": lambda tau: lambda h: aggregate.krum(h.models, h.f),
+    "median": lambda tau: lambda h: coordinate_median(h.models),
+    "geometric median": lambda tau: lambda h: geometric_median(h.models),
+    "Krum": lambda tau: lambda h: distances.krum(h.models, h.f),
     "trimmed mean": lambda tau: lambda h: rules.own_trimmed_mean(h.models, h.own, h.f),
     "SCC": lambda tau: lambda h: rules.clipped_gossip(h.models, h.own, h.weights, tau),
     "IOS": lambda tau: lambda h: rules.iterative_outlier_scissor(h.models, h.own, h.weights, h.f),
@@ -171,7 +191,7 @@ class Place(NamedTuple):
             lying_weight = float(c[self.lies].sum())
             sight = Sight(M[self.own], M[self.near], c[self.near], float(c[self.own]), lying_weight, lying)
             M[self.lies] = IOS_ATTACKS[attack](sight, rng)
-        return Heard(M, self.own, c, lying, ~self.lies, lambda w: np.array(0.0))
+        return Heard(self.members, M, self.own, c, lying, ~self.lies, lambda w: np.array(0.0))
 
 
 def ios_places(attack: str) -> dict[int, Place]:
@@ -290,7 +310,7 @@ WU_ATTACKS: dict[str, Callable[[np.ndarray, Rng], np.ndarray]] = {
 }
 WU_RULES: dict[str, Callable[[np.ndarray], np.ndarray]] = {
     "mean": aggregate.average,
-    "geometric median": rules.geometric_median,
+    "geometric median": geometric_median,
 }
 
 
@@ -343,47 +363,47 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--rows", nargs="+", help="only these rules")
     parser.add_argument("--columns", nargs="+", help="only these attacks")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--out", type=Path, help="folder for published.json")
+    parser.add_argument("--out", type=Path, help="folder for a file per number; kept if it is there")
     options = parser.parse_args(argv)
     if unknown := set(options.tables) - set(TABLES):
         parser.error(f"unknown table {sorted(unknown)[0]!r}, choose from {', '.join(TABLES)}")
-    with threadpool_limits(1):
-        results = [line for name in options.tables or TABLES for line in show(name, options)]
     if options.out:
         options.out.mkdir(parents=True, exist_ok=True)
-        (options.out / "published.json").write_text(json.dumps(results, indent=1) + "\n")
+    with threadpool_limits(1):
+        for name in options.tables or TABLES:
+            show(name, options)
     return 0
 
 
-def show(name: str, options: argparse.Namespace) -> Iterator[dict[str, Any]]:
+def show(name: str, options: argparse.Namespace) -> None:
     """Computes and prints a table, a line for each cell."""
     cells, theirs = TABLES[name]
     rounds = options.rounds or theirs
-    of = f", {options.partition}" if name == "ios" else ""
-    print(f"{name}{of}: {rounds} of {theirs} rounds, seed {options.seed}")
+    partition = options.partition if name == "ios" else "iid"
+    print(f"{name}, {partition}: {rounds} of {theirs} rounds, seed {options.seed}")
     print(f"{'':20}{'attack':12}{'theirs':>8}{'ours':>8}{'diff':>8}{'s':>8}", flush=True)
     for cell in cells(options):
-        if cell.row not in (options.rows or [cell.row]) or cell.column not in (
-            options.columns or [cell.column]
-        ):
-            continue
-        start = time.perf_counter()
-        ours = cell.compute(rounds)
-        seconds = time.perf_counter() - start
-        known = cell.theirs if cell.theirs is not None else math.nan
-        line = f"{cell.row:20}{cell.column:12}{known:8.2f}{ours:8.2f}{ours - known:+8.2f}{seconds:8.0f}"
-        print(line, flush=True)
-        yield {
-            "table": name,
-            "partition": options.partition if name == "ios" else "iid",
-            "row": cell.row,
-            "column": cell.column,
-            "theirs": cell.theirs,
-            "ours": ours,
-            "rounds": rounds,
-            "seed": options.seed,
-            "seconds": seconds,
-        }
+        if cell.row in (options.rows or [cell.row]) and cell.column in (options.columns or [cell.column]):
+            facts = {"table": name, "partition": partition, "row": cell.row, "column": cell.column}
+            facts |= {"theirs": cell.theirs, "rounds": rounds, "of": theirs, "seed": options.seed}
+            made = computed(facts, cell, options.out)
+            ours, seconds = made["ours"], made["seconds"]
+            numbers = f"{cell.theirs:8.2f}{ours:8.2f}{ours - cell.theirs:+8.2f}{seconds:8.0f}"
+            print(f"{cell.row:20}{cell.column:12}{numbers}", flush=True)
+
+
+def computed(facts: dict[str, Any], cell: Cell, out: Path | None) -> dict[str, Any]:
+    """The number of a cell with the facts about it, from its file if there is one."""
+    name = "_".join(str(facts[key]) for key in ("table", "partition", "row", "column", "rounds", "seed"))
+    path = out and out / f"{name.replace(' ', '-')}.json"
+    if path and path.exists():
+        return json.loads(path.read_text())
+    start = time.perf_counter()
+    made = facts | {"ours": cell.compute(facts["rounds"]), "version": refimpl.__version__}
+    made["seconds"] = time.perf_counter() - start
+    if path:
+        write(path, json.dumps(made, indent=1) + "\n")
+    return made
 
 
 if __name__ == "__main__":

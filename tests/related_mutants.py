@@ -96,6 +96,21 @@ def plain_krum(h):
     return h.models[np.sort(D, axis=1)[:, : len(D) - h.f - 2].sum(axis=1).argmin()]
 
 
+def same_for_all(alike):
+    """Shares a result among workers that hear different models."""
+
+    def mutant(rule):
+        made = []
+
+        def combine(h):
+            made.append(rule(h.models, h.f))
+            return made[0]
+
+        return combine
+
+    return mutant
+
+
 def strictly(mozi):
     """Accepts only a lower risk."""
 
@@ -165,11 +180,11 @@ def round_of_gradients(s, state, batch, signals=None):
 
 
 def bridge_t_at_once(s, state, batch, signals=None, at="own"):
-    return mix_and_step(s, state, batch, signals, SCREENS["T"], at=at)
+    return mix_and_step(s, state, batch, signals, SCREENS["T"](), at=at)
 
 
 def screened_after_the_step(s, state, batch, signals=None):
-    return step_then_mix(s, state, batch, signals, SCREENS["T"])
+    return step_then_mix(s, state, batch, signals, SCREENS["T"]())
 
 
 MUTANTS = [
@@ -223,15 +238,17 @@ MUTANTS = [
     ("BRIDGE-T trims one side", rules, "own_trimmed_mean", trims_one_side,
      oracle("bridge-t"), test("the_trimmed_mean_that_keeps_its_own_stays_in_the_honest_hull")),
     ("BRIDGE steps first", SYSTEMS, "bridge-t", instead(screened_after_the_step), oracle("bridge-t")),
-    ("BRIDGE-M takes the mean", SCREENS, "M", lambda f: lambda h: aggregate.average(h.models),
+    ("BRIDGE-M takes the mean", SCREENS, "M", lambda f: lambda: lambda h: aggregate.average(h.models),
      oracle("bridge-m")),
     ("BRIDGE-M takes the lower middle", SCREENS, "M",
-     lambda f: lambda h: aggregate.ascending(h.models)[(len(h.models) - 1) // 2], oracle("bridge-m")),
-    ("BRIDGE-K with the medoid", SCREENS, "K", lambda f: lambda h: aggregate.medoid(h.models),
+     lambda f: lambda: lambda h: aggregate.ascending(h.models)[(len(h.models) - 1) // 2], oracle("bridge-m")),
+    ("BRIDGE-K with the medoid", SCREENS, "K", lambda f: lambda: lambda h: aggregate.medoid(h.models),
      oracle("bridge-k", "alie")),
-    ("BRIDGE-K with the authors' distances", SCREENS, "K", lambda f: plain_krum, oracle("bridge-k", "alie")),
+    ("BRIDGE-K with the authors' distances", SCREENS, "K", lambda f: lambda: plain_krum,
+     oracle("bridge-k", "alie")),
+    ("BRIDGE-M of what another worker hears", resilient, "alike", same_for_all, oracle("bridge-m")),
     ("BRIDGE-B does not trim", SCREENS, "B",
-     lambda f: lambda h: rules.repeated_krum(h.models, h.f).mean(axis=0), oracle("bridge-b")),
+     lambda f: lambda: lambda h: rules.repeated_krum(h.models, h.f).mean(axis=0), oracle("bridge-b")),
     ("BRIDGE-B is BRIDGE-T", SCREENS, "B", lambda f: SCREENS["T"], oracle("bridge-b")),
     ("ByRDiE with all coordinates at once", SYSTEMS, "byrdie", instead(bridge_t_at_once), oracle("byrdie")),
     ("ByRDiE with the gradient at the mean", SYSTEMS, "byrdie", options(at="mixed"), oracle("byrdie")),

@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
+from refimpl.related import rules
+
 
 @pytest.fixture
 def published(monkeypatch):
@@ -22,15 +24,31 @@ def published(monkeypatch):
 
 
 @pytest.mark.parametrize("partition", ["iid", "label-separated"])
-def test_published_tables_are_computed(published, partition, capsys, tmp_path):
-    assert published.main(["--rounds", "2", "--partition", partition, "--out", str(tmp_path)]) == 0
+def test_published_tables_are_computed(published, partition, capsys, tmp_path, monkeypatch):
+    command = ["--rounds", "2", "--partition", partition, "--out", str(tmp_path)]
+    assert published.main(command) == 0
     said = capsys.readouterr().out.splitlines()
-    cells = json.loads((tmp_path / "published.json").read_text())
+    cells = [json.loads(path.read_text()) for path in tmp_path.iterdir()]
     assert max(map(len, said)) <= 80
     assert len(cells) == len(said) - 3 * 2 == (1 + 8 * 6) + 3 + 4 * 2
     assert all(0 <= cell["ours"] <= 100 for cell in cells)
     first = next(cell for cell in cells if (cell["row"], cell["column"]) == ("IOS", "alie"))
     assert first["theirs"] == {"iid": 91.68, "label-separated": 86.61}[partition]
+    assert (first["rounds"], first["of"]) == (2, 50_000)
+    monkeypatch.setattr(published, "ios_cell", None)  # is not called again
+    assert published.main([*command, "ios"]) == 0
+    again = capsys.readouterr().out.splitlines()
+    assert again == said[: len(again)]
+
+
+@pytest.mark.parametrize("steps", [0, 1, 5, 80])
+@pytest.mark.parametrize("bad", [7.0, 1e3, np.nan])
+def test_the_geometric_median_by_products_is_the_plain_one(published, steps, bad):
+    W = np.random.default_rng(steps).normal(size=(7, 5)) + 100
+    W[2] = bad
+    plain = rules.geometric_median(W, steps)
+    assert_allclose(published.geometric_median(W, steps), plain, rtol=1e-9)
+    assert_allclose(published.geometric_median(W.astype("float32"), steps), plain, rtol=1e-5)
 
 
 def test_published_rules_learn_and_isolation_isolates(published):

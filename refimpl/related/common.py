@@ -23,6 +23,7 @@ class Result(NamedTuple):
 class Heard(NamedTuple):
     """What one worker hears in a round, its own model included, in ascending order of the senders' numbers."""
 
+    senders: np.ndarray  # (n,): the workers
     models: Array  # (n, d)
     own: int  # its own position among them
     weights: Array  # (n,): its row of the mixing matrix
@@ -40,11 +41,28 @@ class Heard(NamedTuple):
 Combine = Callable[[Heard], Array]  # -> (d,)
 
 
+def alike(rule: Callable[[Array, int], Array]) -> Combine:
+    """A rule (models, f) -> (d,) that asks for nothing else: workers that hear the same share its result.
+
+    For one round: what is sent changes in the next.
+    """
+    made: dict[bytes, Array] = {}
+
+    def combine(h: Heard) -> Array:
+        key = h.senders.tobytes()
+        if key not in made:
+            made[key] = rule(h.models, h.f)
+        return made[key]
+
+    return combine
+
+
 def heard(s: Setting, sent: Array, mixing: np.ndarray, batch: Array, k: int) -> Heard:
     """What worker k hears of the messages `sent` (N, d)."""
     xp = module_of(sent)
     N_k = np.flatnonzero(s.graph[k])
     return Heard(
+        senders=N_k,
         models=sent[xp.asarray(N_k)],
         own=int(np.searchsorted(N_k, k)),
         weights=xp.asarray(mixing[k, N_k].astype(sent.dtype)),

@@ -4,6 +4,7 @@ Each is one round in the form of `algorithm.round_`; options come last and have 
 """
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 
@@ -13,8 +14,10 @@ from refimpl.arrays import Array, module_of, quiet
 from refimpl.optim import OPTIMIZERS
 from refimpl.related import rules
 from refimpl.related.common import (
+    Combine,
     Heard,
     Result,
+    alike,
     begin,
     gradients,
     heard,
@@ -26,11 +29,11 @@ from refimpl.related.common import (
 from refimpl.related.mixing import metropolis_weights, uniform_weights
 from refimpl.released import smooth
 
-SCREENS = {
-    "T": lambda h: rules.own_trimmed_mean(h.models, h.own, h.f),
-    "M": lambda h: coordinate_median(h.models),
-    "K": lambda h: krum(h.models, h.f),
-    "B": lambda h: rules.bridge_b(h.models, h.f),
+SCREENS: dict[str, Callable[[], Combine]] = {  # made anew in every round
+    "T": lambda: lambda h: rules.own_trimmed_mean(h.models, h.own, h.f),
+    "M": lambda: alike(lambda W, f: coordinate_median(W)),
+    "K": lambda: alike(krum),
+    "B": lambda: alike(rules.bridge_b),
 }
 
 
@@ -46,7 +49,7 @@ def bridge(
     is taken at the own model: the paper (from memory, unverified) and another group's code; the authors' code
     takes it at="mixed". Theirs is the gradient of all local data; here, as everywhere, that of the batch.
     """
-    return mix_and_step(s, state, batch, signals, SCREENS[screen], at=at)
+    return mix_and_step(s, state, batch, signals, SCREENS[screen](), at=at)
 
 
 @quiet

@@ -7,7 +7,7 @@ from refimpl.aggregate import require_krum, require_trimmable
 from refimpl.algorithm import Setting, State
 from refimpl.arrays import Array, quiet
 from refimpl.related import rules
-from refimpl.related.common import Result, step_then_mix
+from refimpl.related.common import Result, alike, step_then_mix
 from refimpl.related.costs import (
     a_model,
     complete,
@@ -47,7 +47,7 @@ class System(NamedTuple):
 def by_rule(s: Setting, state: State, batch: Array, signals: Array | None = None, *, rule: str) -> Result:
     """A round of Algorithm 1 with a rule of `rules.RULES`."""
     compute = rules.RULES[rule].compute
-    return step_then_mix(s, state, batch, signals, lambda h: compute(h.models, None, h.own, h.f))
+    return step_then_mix(s, state, batch, signals, alike(lambda W, f: compute(W, None, 0, f)))
 
 
 # --- The table ----------------------------------------------------------------------------------------------
