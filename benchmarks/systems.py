@@ -1,7 +1,7 @@
 """The comparison of all systems, from the runs' files to docs/RESULTS.md.
 
     python benchmarks/systems.py collect FOLDER ...   # JSON files of runs -> docs/results/systems.csv
-    python benchmarks/systems.py show                 # the CSV -> the section of docs/RESULTS.md, docs/systems.png
+    python benchmarks/systems.py show                 # the CSV -> a section of docs/RESULTS.md, docs/systems.png
 
 `collect` adds to what the CSV holds already. A row is a run: its configuration, its last accuracies, the bytes
 that a worker sends in a round, and the versions that computed it.
@@ -12,7 +12,7 @@ import csv
 import io
 import json
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -27,11 +27,12 @@ from refimpl.related import SYSTEMS
 DOCS = Path(__file__).parents[1] / "docs"
 CSV, PAGE, FIGURE = DOCS / "results" / "systems.csv", DOCS / "RESULTS.md", DOCS / "systems.png"
 BEGIN, END = "<!-- systems.py writes from here -->", "<!-- to here -->"
-CONFIG = "task rule attack seed attackers workers epochs graph risk optimizer lr batch_size dtype".split()
-LAST = "worst_own mean_own worst_whole mean_whole not_finite".split()
+CONFIG = ["task", "rule", "attack", "seed", "attackers", "workers", "epochs", "graph", "risk", "optimizer"]
+CONFIG += ["lr", "batch_size", "dtype"]
+LAST = ["worst_own", "mean_own", "worst_whole", "mean_whole", "not_finite"]
 COLUMNS = [*CONFIG, *LAST, "bytes_per_round", "rounds", "seconds", "version", "code"]
 COUNT, MAJORITY = "the number of attackers", "that most are honest"
-NEEDS = {name: "nothing" for name in RULES} | {name: system.needs for name, system in SYSTEMS.items()}
+NEEDS = dict.fromkeys(RULES, "nothing") | {name: system.needs for name, system in SYSTEMS.items()}
 NEEDS |= {"medoid": MAJORITY, "median": MAJORITY, "trimmed-mean": COUNT, "krum": COUNT}
 LABELS = {name: entry.label for name, entry in (RULES | SYSTEMS).items()}
 Row = dict[str, Any]
@@ -45,11 +46,8 @@ def row_of(result: dict[str, Any]) -> Row:
     c, versions = result["config"], result["versions"]
     row = {name: c[name] for name in CONFIG} | {name: result["history"][name][-1] for name in LAST}
     row |= {"bytes_per_round": result["bytes_per_round"], "rounds": result["rounds_per_epoch"] * c["epochs"]}
-    return row | {
-        "seconds": round(result["seconds"], 1),
-        "version": versions["refimpl"],
-        "code": versions["code"],
-    }
+    row |= {"seconds": round(result["seconds"], 1), "version": versions["refimpl"], "code": versions["code"]}
+    return row
 
 
 def read(path: Path) -> list[Row]:
@@ -86,7 +84,13 @@ def compact(value: Any) -> Any:
 
 
 def parts(rows: list[Row]) -> dict[tuple[str, int], list[Row]]:
-    """The rows by task and number of attackers, in the order of TASKS, most attackers first."""
+    """The rows by task and number of attackers, in the order of TASKS, most attackers first.
+
+    Raises ValueError if a part holds two configurations of a rule, of which a mean would say nothing.
+    """
+    runs = [tuple(row[key] for key in ("task", "attackers", "rule", "attack", "seed")) for row in rows]
+    if twice := [run for run in runs if runs.count(run) > 1]:
+        raise ValueError(f"{CSV.name} needs one configuration for each run, got two of {twice[0]}")
     found = {(row["task"], int(row["attackers"])) for row in rows}
     order = sorted(found, key=lambda part: (list(TASKS).index(part[0]), -part[1]))
     return {part: [r for r in rows if (r["task"], int(r["attackers"])) == part] for part in order}
@@ -146,8 +150,10 @@ def section(rows: list[Row]) -> str:
         rates = sorted({f"{row['lr']:g}" for row in some})
         facts = f"{some[0]['workers']:.0f} workers, {attackers} attackers, {some[0]['epochs']:.0f} epochs"
         facts += f", {seeds(some)}, learning rate {' or '.join(rates)}, {len(some)} runs."
-        best = f"Best worst *own*: {winners(some, 'worst_own')}.\n\nBest mean *whole*: {winners(some, 'mean_whole')}."
-        text.append(f"### {TASKS[task].title}, {attackers} attackers\n\n{facts}\n\n{table(some)}\n\n{best}\n")
+        own, whole = (winners(some, measure) for measure in ("worst_own", "mean_whole"))
+        title = f"### {TASKS[task].title}, {attackers} attackers"
+        best = f"Best worst *own*: {own}.\n\nBest mean *whole*: {whole}."
+        text.append(f"{title}\n\n{facts}\n\n{table(some)}\n\n{best}\n")
     return "\n".join(text)
 
 
@@ -181,25 +187,15 @@ def draw(found: dict[tuple[str, int], list[Row]], path: Path) -> None:
 def panel(ax: Any, rows: list[Row]) -> None:
     """The rules from the one that loses least under its worst attack down to the one that loses most."""
     attacks, names = present(rows, "attack", ATTACKS), present(rows, "rule", RULES | SYSTEMS)
-    lowest: Callable[[str], float] = lambda rule: min(
-        score for attack in attacks if (score := mean(rows, rule, attack, "worst_own")) is not None
-    )
-    names = sorted(names, key=lowest)
-    for attack, marker in zip(attacks, "os^vD*PX", strict=False):
-        points = [
-            (score, i) for i, rule in enumerate(names) if (score := mean(rows, rule, attack, "worst_own"))
-        ]
-        ax.scatter(*zip(*points, strict=True), marker=marker, s=22, label=ATTACKS[attack].label)
+    scores = {rule: [mean(rows, rule, attack, "worst_own") for attack in attacks] for rule in names}
+    names.sort(key=lambda rule: min(score for score in scores[rule] if score is not None))
+    for j, (attack, marker) in enumerate(zip(attacks, "os^vD*PX", strict=False)):
+        x = [np.nan if (score := scores[rule][j]) is None else score for rule in names]
+        ax.scatter(x, range(len(names)), marker=marker, s=22, label=ATTACKS[attack].label)
+    beside = {"va": "center", "fontsize": 7, "transform": ax.get_yaxis_transform()}
     for i, rule in enumerate(names):
         sent = np.mean([row["bytes_per_round"] for row in rows if row["rule"] == rule]) / 1000
-        ax.text(
-            1.02,
-            i,
-            f"{sent:.3g} kB; {NEEDS[rule]}",
-            va="center",
-            fontsize=7,
-            transform=ax.get_yaxis_transform(),
-        )
+        ax.text(1.02, i, f"{sent:.3g} kB; {NEEDS[rule]}", **beside)
     ax.set_yticks(range(len(names)), [LABELS[rule] for rule in names], fontsize=8)
     ax.set_xlim(-0.02, 1.02)
     ax.set_xlabel("worst test accuracy of the normal workers, each on its own test split")

@@ -1,4 +1,4 @@
-"""benchmarks/systems.py: from the files of runs to a table, and docs/RESULTS.md, which must be what it writes."""
+"""benchmarks/systems.py: from the files of runs to a table; docs/RESULTS.md must be what it writes."""
 
 import importlib
 import json
@@ -56,6 +56,11 @@ def test_the_section_says_who_is_best_and_leaves_a_dash_where_nothing_was_run(sy
     assert "| `choco` | the neighbours' degrees | 1.3 | - | 0.90 / 0.80 |" in text
     assert "Best worst *own*: none `adaptive` (0.85); alie `choco` (0.90)." in text
     assert "10 workers, 3 attackers, 200 epochs, 1 to 2 seeds, learning rate 0.01, 5 runs." in text
+
+
+def test_two_configurations_of_a_run_are_refused(systems, rows):
+    with pytest.raises(ValueError, match="one configuration for each run, got two of .*'ios'"):
+        systems.parts([*rows, next(row for row in rows if row["rule"] == "ios") | {"lr": 0.1}])
 
 
 def test_the_figure_is_a_png(systems, rows, tmp_path):
