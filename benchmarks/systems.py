@@ -1,7 +1,7 @@
 """The comparison of all systems, from the runs' files to docs/RESULTS.md.
 
     python benchmarks/systems.py collect FOLDER ...   # JSON files of runs -> docs/results/systems.csv
-    python benchmarks/systems.py show                 # the CSV -> a section of docs/RESULTS.md, docs/systems.png
+    python benchmarks/systems.py show                 # the CSV -> part of docs/RESULTS.md, docs/systems.png
 
 `collect` adds to what the CSV holds already. A row is a run: its configuration, its last accuracies, the bytes
 that a worker sends in a round, and the versions that computed it.
@@ -154,7 +154,7 @@ def section(rows: list[Row]) -> str:
         title = f"### {TASKS[task].title}, {attackers} attackers"
         best = f"Best worst *own*: {own}.\n\nBest mean *whole*: {whole}."
         text.append(f"{title}\n\n{facts}\n\n{table(some)}\n\n{best}\n")
-    return "\n".join(text)
+    return "\n".join(text) or "No run yet.\n"
 
 
 def show(path: Path = CSV, page: Path = PAGE, figure: Path = FIGURE) -> None:

@@ -59,7 +59,7 @@ def test_the_section_says_who_is_best_and_leaves_a_dash_where_nothing_was_run(sy
 
 
 def test_two_configurations_of_a_run_are_refused(systems, rows):
-    with pytest.raises(ValueError, match="one configuration for each run, got two of .*'ios'"):
+    with pytest.raises(ValueError, match=r"one configuration for each run, got two of .*'ios'"):
         systems.parts([*rows, next(row for row in rows if row["rule"] == "ios") | {"lr": 0.1}])
 
 
@@ -74,6 +74,7 @@ def test_every_rule_and_system_says_what_it_must_know(systems):
 
 
 def test_the_page_says_what_the_csv_says(systems):
+    """After `collect`, `show` has been run."""
     page = systems.PAGE.read_text()
     written = page.split(systems.BEGIN)[1].split(systems.END)[0]
     assert written.strip() == systems.section(systems.read(systems.CSV)).strip()
