@@ -154,7 +154,8 @@ def section(rows: list[Row]) -> str:
         title = f"### {TASKS[task].title}, {attackers} attackers"
         best = f"Best worst *own*: {own}.\n\nBest mean *whole*: {whole}."
         text.append(f"{title}\n\n{facts}\n\n{table(some)}\n\n{best}\n")
-    return "\n".join(text) or "No run yet.\n"
+    picture = f"![Worst own accuracy by attack, kB a round, and what each must know]({FIGURE.name})\n"
+    return "\n".join([*text, picture]) if rows else "No run yet.\n"
 
 
 def show(path: Path = CSV, page: Path = PAGE, figure: Path = FIGURE) -> None:
@@ -173,12 +174,12 @@ def draw(found: dict[tuple[str, int], list[Row]], path: Path) -> None:
     from matplotlib.figure import Figure
 
     tall = max(len(present(rows, "rule", RULES | SYSTEMS)) for rows in found.values())
-    fig = Figure(figsize=(9 * len(found), 1.5 + 0.26 * tall), layout="constrained")
-    for ax, ((task, attackers), rows) in zip(
-        fig.subplots(1, len(found), squeeze=False)[0], found.items(), strict=True
-    ):
+    fig = Figure(figsize=(10, len(found) * (1.2 + 0.24 * tall)), layout="constrained")
+    axes = fig.subplots(len(found), 1, squeeze=False)[:, 0]
+    for ax, ((task, attackers), rows) in zip(axes, found.items(), strict=True):
         panel(ax, rows)
         ax.set_title(f"{TASKS[task].title}, {attackers} attackers")
+    fig.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=5, frameon=False)
     buffer = io.BytesIO()
     fig.savefig(buffer, dpi=110, format="png")
     write(path, buffer.getvalue())
@@ -200,7 +201,6 @@ def panel(ax: Any, rows: list[Row]) -> None:
     ax.set_xlim(-0.02, 1.02)
     ax.set_xlabel("worst test accuracy of the normal workers, each on its own test split")
     ax.grid(alpha=0.3)
-    ax.legend(loc="lower center", fontsize=7, ncols=len(attacks), bbox_to_anchor=(0.5, -0.14), frameon=False)
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -56,6 +56,7 @@ def test_the_section_says_who_is_best_and_leaves_a_dash_where_nothing_was_run(sy
     assert "| `choco` | the neighbours' degrees | 1.3 | - | 0.90 / 0.80 |" in text
     assert "Best worst *own*: none `adaptive` (0.85); alie `choco` (0.90)." in text
     assert "10 workers, 3 attackers, 200 epochs, 1 to 2 seeds, learning rate 0.01, 5 runs." in text
+    assert "(systems.png)" in text
 
 
 def test_two_configurations_of_a_run_are_refused(systems, rows):
