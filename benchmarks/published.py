@@ -11,6 +11,8 @@ everything else is refimpl.related, worker by worker.
 """
 
 import argparse
+import csv
+import io
 import json
 import math
 import sys
@@ -364,38 +366,54 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--columns", nargs="+", help="only these attacks")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--out", type=Path, help="folder for a file per number; kept if it is there")
+    parser.add_argument("--kept", action="store_true", help="only numbers that are in --out already")
+    parser.add_argument("--csv", type=Path, help="file for the numbers, a row each")
     options = parser.parse_args(argv)
     if unknown := set(options.tables) - set(TABLES):
         parser.error(f"unknown table {sorted(unknown)[0]!r}, choose from {', '.join(TABLES)}")
+    if options.kept and not options.out:
+        parser.error("--kept needs --out")
     if options.out:
         options.out.mkdir(parents=True, exist_ok=True)
     with threadpool_limits(1):
-        for name in options.tables or TABLES:
-            show(name, options)
+        rows = [row for name in options.tables or TABLES for row in show(name, options)]
+    if options.csv and rows:
+        buffer = io.StringIO()
+        writer = csv.DictWriter(buffer, list(rows[0]), lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+        write(options.csv, buffer.getvalue())
     return 0
 
 
-def show(name: str, options: argparse.Namespace) -> None:
-    """Computes and prints a table, a line for each cell."""
+def show(name: str, options: argparse.Namespace) -> list[dict[str, Any]]:
+    """Computes and prints a table, a line for each cell; the cells."""
     cells, theirs = TABLES[name]
-    rounds = options.rounds or theirs
+    rounds, made = options.rounds or theirs, []
     partition = options.partition if name == "ios" else "iid"
     print(f"{name}, {partition}: {rounds} of {theirs} rounds, seed {options.seed}")
     print(f"{'':20}{'attack':12}{'theirs':>8}{'ours':>8}{'diff':>8}{'s':>8}", flush=True)
     for cell in cells(options):
-        if cell.row in (options.rows or [cell.row]) and cell.column in (options.columns or [cell.column]):
-            facts = {"table": name, "partition": partition, "row": cell.row, "column": cell.column}
-            facts |= {"theirs": cell.theirs, "rounds": rounds, "of": theirs, "seed": options.seed}
-            made = computed(facts, cell, options.out)
-            ours, seconds = made["ours"], made["seconds"]
+        facts = {"table": name, "partition": partition, "row": cell.row, "column": cell.column}
+        facts |= {"theirs": cell.theirs, "rounds": rounds, "of": theirs, "seed": options.seed}
+        path = path_of(facts, options.out)
+        asked = cell.row in (options.rows or [cell.row]) and cell.column in (options.columns or [cell.column])
+        if asked and (not options.kept or (path and path.exists())):
+            made.append(computed(facts, cell, path))
+            ours, seconds = made[-1]["ours"], made[-1]["seconds"]
             numbers = f"{cell.theirs:8.2f}{ours:8.2f}{ours - cell.theirs:+8.2f}{seconds:8.0f}"
             print(f"{cell.row:20}{cell.column:12}{numbers}", flush=True)
+    return made
 
 
-def computed(facts: dict[str, Any], cell: Cell, out: Path | None) -> dict[str, Any]:
-    """The number of a cell with the facts about it, from its file if there is one."""
+def path_of(facts: dict[str, Any], out: Path | None) -> Path | None:
+    """The file of a number, if they are kept."""
     name = "_".join(str(facts[key]) for key in ("table", "partition", "row", "column", "rounds", "seed"))
-    path = out and out / f"{name.replace(' ', '-')}.json"
+    return out and out / f"{name.replace(' ', '-')}.json"
+
+
+def computed(facts: dict[str, Any], cell: Cell, path: Path | None) -> dict[str, Any]:
+    """The number of a cell with the facts about it, from its file if there is one."""
     if path and path.exists():
         return json.loads(path.read_text())
     start = time.perf_counter()

@@ -1,5 +1,6 @@
 """benchmarks/published.py, on a small problem."""
 
+import csv
 import importlib
 import json
 from pathlib import Path
@@ -39,6 +40,23 @@ def test_published_tables_are_computed(published, partition, capsys, tmp_path, m
     assert published.main([*command, "ios"]) == 0
     again = capsys.readouterr().out.splitlines()
     assert again == said[: len(again)]
+
+
+def test_what_is_kept_can_be_shown_alone(published, capsys, tmp_path):
+    some = ["ios", "--rounds", "1", "--out", str(tmp_path / "out"), "--rows", "IOS", "SCC", "--columns", "sign"]
+    assert published.main(some) == 0
+    said = capsys.readouterr().out
+    table = tmp_path / "published.csv"
+    assert published.main([*some[:5], "--kept", "--csv", str(table)]) == 0
+    assert capsys.readouterr().out == said
+    rows = list(csv.DictReader(table.read_text().splitlines()))
+    assert [(row["row"], row["theirs"], row["of"]) for row in rows] == [
+        ("SCC", "32.56", "50000"),
+        ("IOS", "91.66", "50000"),
+    ]
+    with pytest.raises(SystemExit):
+        published.main(["--kept"])
+    assert "--kept needs --out" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("steps", [0, 1, 5, 80])
