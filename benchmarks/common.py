@@ -119,5 +119,4 @@ def line(first: str, names: list[str], ms: dict[str, Quartiles]) -> str:
 
 def write(folder: Path, name: str, report: dict[str, Any]) -> None:
     """The report and the machine, as JSON."""
-    folder.mkdir(parents=True, exist_ok=True)
     files.write(folder / name, json.dumps({"machine": machine(), **report}, indent=1) + "\n")

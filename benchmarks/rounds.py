@@ -31,7 +31,8 @@ import numpy as np
 
 import refimpl
 from refimpl import algorithm, arrays, attacks, draws, graphs, models, train
-from refimpl.experiments.cli import HelpFormatter, Parser, whole_number
+from refimpl.experiments.cli import HelpFormatter, Parser, folder, whole_number
+from refimpl.experiments.endings import ended
 from refimpl.experiments.tasks import DTYPES, TASKS
 
 ROWS = {"spambase": 368, "har": 257, "mnist": 640}  # a worker's; MNIST's 6000 would only take memory
@@ -184,7 +185,7 @@ def main(argv: list[str] | None = None) -> int:
     add("--rounds", type=whole_number(1), default=15, help="turns of each column, of 0.2 s or one round")
     add("--gpu", action="store_true", help="add a column for an NVIDIA GPU with CuPy")
     add("--profile", action="store_true", help="only refimpl, by function; one thread")
-    add("--out", type=Path, default=Path("results/benchmarks"), help="folder for rounds.json")
+    add("--out", type=folder, default=Path("results/benchmarks"), help="folder for rounds.json")
     args = p.parse_args(argv)
     if args.profile:
         with common.threads(1):
@@ -195,6 +196,7 @@ def main(argv: list[str] | None = None) -> int:
         gpu = arrays.gpu() if args.gpu else None
     except arrays.DeviceError as error:
         p.error(str(error))
+    p.need_folder(args.out)
     if common.missing("torch"):
         print("no columns plain and fast: torch is missing, pip install '.[bench]'", file=sys.stderr)
     results: list[dict[str, Any]] = []
@@ -215,4 +217,4 @@ def main(argv: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(ended(main))

@@ -19,7 +19,8 @@ import numpy as np
 
 from refimpl import attacks
 from refimpl.aggregate import RULES
-from refimpl.experiments.cli import HelpFormatter, Parser, whole_number
+from refimpl.experiments.cli import HelpFormatter, Parser, folder, whole_number
+from refimpl.experiments.endings import ended
 from refimpl.experiments.tasks import DTYPES
 from refimpl.fast import distances
 from refimpl.fast.rules import TWINS, Twin, combine
@@ -46,7 +47,7 @@ def refimpl_functions(W: np.ndarray, f: int) -> dict[str, Callable[[], np.ndarra
         "krum, foe": partial(distances.krum, attacked, f),
     }
     for name, attack in attacks.ATTACKS.items():
-        if attack.lies:
+        if attack.lies and attack.by_default:
             found[name] = partial(attack.send, own, honest, signals)
     return found
 
@@ -111,8 +112,9 @@ def main(argv: list[str] | None = None) -> int:
     add("--sizes", nargs="+", choices=list(SIZES), default=list(SIZES), help="of the tasks, and 100 models")
     add("--dtype", choices=DTYPES, default="float32", help="of the models")
     add("--turns", type=whole_number(1), default=15, help="of each column")
-    add("--out", type=Path, default=Path("results/benchmarks"), help="folder for rules.json")
+    add("--out", type=folder, default=Path("results/benchmarks"), help="folder for rules.json")
     args = p.parse_args(argv)
+    p.need_folder(args.out)
     if absent := common.missing("torch", "byzfl"):
         print(f"no columns of byzfl: missing {' and '.join(absent)}, pip install '.[bench]'", file=sys.stderr)
     results = []
@@ -132,4 +134,4 @@ def main(argv: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(ended(main))

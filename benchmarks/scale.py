@@ -21,7 +21,8 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from refimpl import algorithm, draws, graphs, models, train
-from refimpl.experiments.cli import HelpFormatter, Parser, whole_number
+from refimpl.experiments.cli import HelpFormatter, Parser, folder, whole_number
+from refimpl.experiments.endings import ended
 
 # Workers, neighbours besides oneself, hidden units.
 SWEEPS: dict[str, list[tuple[int, int, int]]] = {
@@ -94,13 +95,14 @@ def main(argv: list[str] | None = None) -> int:
     add = p.add_argument
     add("--sweeps", nargs="+", choices=list(SWEEPS), default=list(SWEEPS), help="what grows")
     add("--rounds", type=whole_number(1), default=9, help="timed rounds of each point")
-    add("--out", type=Path, default=Path("results/benchmarks"), help="folder for scale.json and scale.png")
+    add("--out", type=folder, default=Path("results/benchmarks"), help="folder for scale.json and scale.png")
     add("--point", nargs=3, type=whole_number(1), metavar=("N", "DEGREE", "HIDDEN"), help="one point, as JSON")
     args = p.parse_args(argv)
     if args.point:
         N, degree, hidden = args.point
         print(json.dumps(point(N, degree, hidden, args.rounds)))
         return 0
+    p.need_folder(args.out)
     results: dict[str, Any] = {}
     for name in args.sweeps:
         print(f"{name:>12}{'ms per round':>16}{'quartiles':>20}{'peak MB':>10}")
@@ -119,10 +121,10 @@ def main(argv: list[str] | None = None) -> int:
     common.write(args.out, "scale.json", {"rounds": args.rounds, "results": results})
     try:
         figure(results, args.out / "scale.png")
-    except ImportError:
-        print("no figure: matplotlib is missing, pip install '.[examples]'", file=sys.stderr)
+    except ImportError as error:
+        print(f"no figure: matplotlib does not import ({error}): pip install '.[examples]'", file=sys.stderr)
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(ended(main))

@@ -6,12 +6,14 @@ import http.client
 import lzma
 import os
 import sys
+import threading
 import time
 import urllib.error
 import urllib.request
 import zipfile
 import zlib
 from collections.abc import Sequence
+from concurrent.futures import Future, wait
 from pathlib import Path
 from typing import IO, Any
 
@@ -25,10 +27,13 @@ class DownloadError(OSError):
 
 
 def cache_folder() -> Path:
-    """REFIMPL_DATA, or `refimpl` in the platform's folder for caches."""
-    if chosen := os.environ.get("REFIMPL_DATA"):
-        return Path(chosen).expanduser()
-    return _platform_cache(sys.platform) / "refimpl"
+    """REFIMPL_DATA, or `refimpl` in the platform's folder for caches. Raises ValueError if there is none."""
+    chosen = os.environ.get("REFIMPL_DATA")
+    try:
+        return Path(chosen).expanduser() if chosen else _platform_cache(sys.platform) / "refimpl"
+    except RuntimeError as error:  # a user without a home folder, or no such user
+        said = f"REFIMPL_DATA={chosen}" if chosen else "REFIMPL_DATA is not set"
+        raise ValueError(f"the data need a folder: {error} {said}; --data-dir names one") from None
 
 
 def _platform_cache(platform: str) -> Path:
@@ -37,6 +42,13 @@ def _platform_cache(platform: str) -> Path:
     if platform == "darwin":
         return Path.home() / "Library" / "Caches"
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+
+
+def regular(path: Path) -> Path:
+    """`path`, unless it is no regular file: a pipe or a device would keep us waiting. Raises ValueError."""
+    if path.exists() and not path.is_file():
+        raise ValueError(f"{path} needs to be a regular file")
+    return path
 
 
 def digest(path: Path, algorithm: str = "sha256") -> str:
@@ -80,18 +92,38 @@ def fetch(url: str, path: Path, checksum: str, limit: int, instead: str = "", ti
 
 
 def _receive(url: str, part: Path, limit: int, timeout: float) -> None:
-    """Writes what the server sends to `part`. Raises if that is cut short, too long or too slow."""
-    with urllib.request.urlopen(url, timeout=timeout) as response, part.open("wb") as file:
-        total, got, start = response.length, 0, time.monotonic()
+    """Writes what the server sends to `part`. Raises if that is cut short, too long or too slow.
+
+    In a thread of its own: urllib would follow headers, chunk extensions and trailers without end.
+    """
+    part.touch()  # now, so that a thread that we no longer wait for does not make it again
+    start, done = time.monotonic(), Future[None]()
+
+    def work() -> None:
+        try:
+            _copy(url, part, limit, timeout)
+            done.set_result(None)
+        except BaseException as error:
+            done.set_exception(error)
+
+    threading.Thread(target=work, daemon=True).start()
+    while not wait([done], 0.1).done:
+        if time.monotonic() - start > timeout + part.stat().st_size / SLOWEST:
+            raise TimeoutError(f"slower than {SLOWEST} bytes a second")
+    done.result()
+
+
+def _copy(url: str, part: Path, limit: int, timeout: float) -> None:
+    """The same, however slow."""
+    with part.open("r+b", buffering=0) as file, urllib.request.urlopen(url, timeout=timeout) as response:
+        total, got = response.length, 0
         if total is not None and total > limit:
             raise ValueError(f"needs at most {limit} bytes, the server announces {total}")
         with _progress(url, total) as bar:
-            while chunk := response.read1(CHUNK):  # read1: returns after each arrival, so that we can judge
+            while chunk := response.read1(CHUNK):  # what has arrived, so that the file grows with it
                 got += len(chunk)
                 if got > limit:
                     raise ValueError(f"needs at most {limit} bytes, got more")
-                if time.monotonic() - start > timeout + got / SLOWEST:
-                    raise TimeoutError(f"slower than {SLOWEST} bytes a second")
                 file.write(chunk)
                 if bar is not None:
                     bar.update(len(chunk))
@@ -104,7 +136,8 @@ def _progress(url: str, total: int | None) -> Any:
     bar = progress_bar(total=total, unit="B", unit_scale=True, desc=url.rpartition("/")[2])
     if bar is not None:
         return bar
-    print(f"fetching {url}", file=sys.stderr, flush=True)
+    with contextlib.suppress(OSError):  # nobody is there to read it
+        print(f"fetching {url}", file=sys.stderr, flush=True)
     return contextlib.nullcontext()
 
 

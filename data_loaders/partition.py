@@ -70,7 +70,7 @@ def two_labels(labels: np.ndarray, workers: int, rng: Rng) -> Parts:
     Raises ValueError with fewer than half as many workers as labels, when some label would be left over.
     """
     names, counts = np.unique(labels, return_counts=True)
-    pairs = _draw_pairs(_holders(counts, workers), workers, rng)
+    pairs = draw_pairs(_holders(counts, workers), workers, rng)
     parts: list[list[np.ndarray]] = [[] for _ in range(workers)]
     for i, label in enumerate(names):
         holders = np.flatnonzero((pairs == i).any(axis=1))
@@ -95,7 +95,7 @@ def _holders(counts: np.ndarray, workers: int) -> np.ndarray:
     return holders
 
 
-def _draw_pairs(holders: np.ndarray, workers: int, rng: Rng) -> np.ndarray:
+def draw_pairs(holders: np.ndarray, workers: int, rng: Rng) -> np.ndarray:
     """Two different labels per worker (workers, 2), label i in holders[i] of the rows.
 
     A label that all workers still to come must hold goes first, so the deal never gets stuck; otherwise a label
@@ -165,6 +165,8 @@ def deal(partition: Partition, data: Dataset, workers: int, rng: Rng) -> Parts:
     column = getattr(data, partition.by)
     if column is None:
         raise ValueError(f"the partition deals rows by {partition.by}, but the data have none")
+    if workers > len(column):
+        raise ValueError(f"needs at least one row per worker, got {len(column)} rows for {workers} workers")
     return partition.deal(column, workers, rng)
 
 

@@ -3,11 +3,13 @@
 import gzip
 import hashlib
 import io
+import zlib
 from pathlib import Path
 
 import numpy as np
 
 from data_loaders import Dataset
+from data_loaders.download import one_line, regular
 
 SHIPPED = Path(__file__).with_name("spambase.data.gz")
 SHA256 = "b1ef93de71f97714d3d7d4f58fc9f718da7bbc8ac8a150eff2778616a8097b12"
@@ -21,7 +23,7 @@ def load(data_dir: str | Path | None = None) -> Dataset:
     if data_dir is None:
         path, raw = SHIPPED, _gunzip(SHIPPED)
     else:
-        path = Path(data_dir) / "spambase.data"
+        path = regular(Path(data_dir) / "spambase.data")
         raw = path.read_bytes()
     digest = hashlib.sha256(raw).hexdigest()
     if digest != SHA256:
@@ -33,5 +35,5 @@ def load(data_dir: str | Path | None = None) -> Dataset:
 def _gunzip(path: Path) -> bytes:
     try:
         return gzip.decompress(path.read_bytes())
-    except (EOFError, gzip.BadGzipFile, OSError) as error:
-        raise ValueError(f"{path} cannot be unpacked: {error}") from None
+    except (EOFError, OSError, zlib.error) as error:
+        raise ValueError(f"{path} cannot be unpacked: {one_line(error)}") from None

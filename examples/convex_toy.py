@@ -17,7 +17,8 @@ import numpy as np
 
 from refimpl import algorithm, draws, graphs, layout
 from refimpl.attacks import ATTACKS
-from refimpl.experiments.cli import HelpFormatter, Parser, whole_number
+from refimpl.experiments.cli import HelpFormatter, Parser, folder, whole_number
+from refimpl.experiments.endings import ended
 from refimpl.experiments.figures import style_of
 from refimpl.experiments.files import write
 
@@ -131,15 +132,16 @@ def settled(gap: np.ndarray) -> float:
 # trusts bad models little, but leaves none out, and six times a little is enough.
 
 RULES = ("adaptive", "inverse-risk", "average", "local")
+SHOWN = [name for name, attack in ATTACKS.items() if attack.by_default]
 
 
 def table(results: Gaps, limit: float) -> str:
     """Rules down, attacks across; a gap above the bound is marked."""
-    lines = [f"{'rule':12}" + " ".join(f"{attack:>12}" for attack in ATTACKS)]
+    lines = [f"{'rule':12}" + " ".join(f"{attack:>12}" for attack in SHOWN)]
     for rule in RULES:
-        row = [settled(results[rule, attack]) for attack in ATTACKS]
+        row = [settled(results[rule, attack]) for attack in SHOWN]
         lines.append(f"{rule:12}" + "".join(f"{gap:12.3f}{' *'[gap > limit]}" for gap in row).rstrip())
-    return "\n".join([*lines, f"{'the bound':12}" + " ".join(f"{limit:12.3f}" for _ in ATTACKS)])
+    return "\n".join([*lines, f"{'the bound':12}" + " ".join(f"{limit:12.3f}" for _ in SHOWN)])
 
 
 # THE PICTURE. Left and middle: the plane, one run, the same draws under two rules. Right: the gaps by round.
@@ -212,35 +214,36 @@ def by_round(ax: "Axes", results: dict[str, np.ndarray], limit: float) -> None:
 
 
 def main(argv: list[str] | None = None) -> int:
-    """The table, then the picture; the exit status."""
+    """Draws the picture, then prints the table; the exit status."""
     p = Parser(
         prog="convex_toy.py",
         description="Theorem 1 on a toy: a table of optimality gaps, and a picture of how they come about.",
         formatter_class=HelpFormatter,
     )
     p.add_argument("--attackers", type=whole_number(0), default=6, help=f"how many of the {N} workers lie")
-    p.add_argument("--attack", choices=ATTACKS, default="sign-flip", help="the attack in the picture")
+    p.add_argument("--attack", choices=SHOWN, default="sign-flip", help="the attack in the picture")
     p.add_argument("--seed", type=whole_number(0), default=0, help="of the points, the graph and the steps")
-    p.add_argument("--out", type=Path, default=Path("results/convex_toy"), help="folder for the picture")
+    p.add_argument("--out", type=folder, default=Path("results/convex_toy"), help="folder for the picture")
     args = p.parse_args(argv)
     if args.attackers >= N:
         p.error(f"one worker must be normal, got {args.attackers} attackers of {N} workers")
-    try:
-        args.out.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        p.error(f"--out needs a folder: {error.filename}: {error.strerror}")
-    results = {(rule, a): gaps(rule, a, args.attackers, args.seed) for rule in RULES for a in ATTACKS}
+    p.need_folder(args.out)
+    results = {(rule, a): gaps(rule, a, args.attackers, args.seed) for rule in RULES for a in SHOWN}
     limit = bound(problem(args.seed)[0])
+    path, missing = args.out / "convex_toy.png", ""
+    try:
+        picture(results, args.attack, args.attackers, args.seed, path)
+    except ImportError as error:
+        missing = f"matplotlib does not import ({error})"
     print(f"{args.attackers} of {N} workers are adversarial. Optimality gap of the worst normal worker,")
     print(f"mean of {RUNS} runs and rounds {ROUNDS // 2} to {ROUNDS}; * is above the bound of Theorem 1.\n")
     print(table(results, limit))
-    try:
-        picture(results, args.attack, args.attackers, args.seed, args.out / "convex_toy.png")
-        print(f"\nThe picture is {args.out / 'convex_toy.png'}")
-    except ImportError:
-        print("no picture: matplotlib is missing, pip install '.[examples]'", file=sys.stderr)
+    if not missing:
+        print(f"\nThe picture is {path}")
+    else:
+        print(f"no picture: {missing}: pip install '.[examples]'", file=sys.stderr)
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(ended(main))

@@ -36,12 +36,13 @@ def inverse_risk_weights(risks: Array) -> Array:
 def adaptive_weights(risks: Array, own: int | Array) -> Array:
     """Eq. (5) over N_k^+ = {l : r_l <= r_own}, 0 elsewhere: Eq. (6). (..., n), (...) -> (..., n).
 
-    `own` is the receiver's position among the n. If its own risk is not finite, every finite model passes;
-    if nothing is finite, the receiver keeps its own model.
+    `own` is the receiver's position among the n: ValueError if it is none, unless in an array on a device, as
+    looking means waiting. If its own risk is not finite, every finite model passes; if nothing is finite, the
+    receiver keeps its own model.
     """
     xp = module_of(risks)
     n = risks.shape[-1]
-    if isinstance(own, int | np.integer) and not 0 <= own < n:
+    if isinstance(own, int | np.integer | np.ndarray) and not np.all((own >= 0) & (own < n)):
         raise ValueError(f"adaptive_weights needs 0 <= own < n, got own={own}, n={n}")
     is_own = xp.arange(n) == xp.asarray(own)[..., None]
     r_own = xp.where(is_own, risks, 0).sum(axis=-1, keepdims=True)
@@ -137,13 +138,19 @@ def ascending(W: Array) -> Array:
 def squared_distances(W: Array) -> Array:
     """|w_i - w_j|^2 for all pairs, (n, d) -> (n, n), by explicit differences.
 
-    Infinite for a model that is not finite, and where the square overflows.
+    Infinite for a model that is not finite, and where the square overflows. In float64 for whole numbers,
+    booleans and float16, whose squares would overflow soon.
     """
-    xp = module_of(W)
+    xp, W = module_of(W), wide(W)
     n = W.shape[-2]
     D = xp.stack([((W - W[..., i : i + 1, :]) ** 2).sum(axis=-1) for i in range(n)], axis=-2)
     D = xp.where(xp.isfinite(D), D, xp.inf)
     return xp.where(xp.eye(n, dtype=bool), 0, D)
+
+
+def wide(W: Array) -> Array:
+    """W itself if it is float32 or float64, else as float64."""
+    return W if W.dtype.name in ("float32", "float64") else W.astype("float64")
 
 
 def row_of_least(scores: Array, W: Array) -> Array:

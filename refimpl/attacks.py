@@ -1,4 +1,4 @@
-"""The paper's four attacks (Sec. 2.2 and 5): what adversarial workers send instead of their models.
+"""The paper's four attacks (Sec. 2.2 and 5), one of them twice: what adversarial workers send for models.
 
 Rows are models: W (f, d) are the attackers' own, `honest` (h, d) those of the normal workers. Results keep
 the dtype and the array module of the input, and inputs are never written to. The table ATTACKS is at the end.
@@ -37,13 +37,22 @@ def fall_of_empires(honest: Array, epsilon: float = 1.0) -> Array:
 def a_little_is_enough(honest: Array, z: float) -> Array:
     """mean - z std of the honest models, per coordinate (Baruch et al. 2019, Algorithm 3). (h, d) -> (d,).
 
-    The standard deviation divides by h (ddof 0). The paper calls the attack non-omniscient (Sec. 2.2), and
-    Baruch et al. estimate mean and deviation from the attackers' own models. Here, as in most implementations,
-    the attackers know all honest models.
+    The standard deviation divides by h (ddof 0). The attackers know all honest models, as in most
+    implementations: more than Baruch et al. give them. For these see `a_little_is_enough_corrupted`.
     """
     mean = honest.mean(axis=0)
     std = ((honest - mean) ** 2).mean(axis=0) ** 0.5
     return mean - z * std
+
+
+def a_little_is_enough_corrupted(W: Array, z: float) -> Array:
+    """mean - z std of the attackers' own models (Baruch et al. 2019, Algorithm 3). (f, d) -> (d,).
+
+    The attackers know each other's models, from local steps as honest as anybody's, and none of the normal
+    workers': non-omniscient, as the paper calls the attack (Sec. 2.2). The standard deviation divides by f;
+    that of a single attacker is 0, and it sends its own model.
+    """
+    return a_little_is_enough(W, z)
 
 
 def alie_z(n: int, f: int) -> float:
@@ -68,11 +77,12 @@ class Attack(NamedTuple):
     about: str
     reference: str
     label: str  # its name in a figure
-    knows: str = "its own model"
+    knows: str = "its own model"  # of its round's models
     draw: Callable[[int, int, np.random.Generator], np.ndarray] | None = None
     """how the signals (f, d) of a round are drawn, if it needs any"""
     one_message: bool = False  # do all attackers send the same?
     lies: bool = True
+    by_default: bool = True  # does it run where --attacks is not given?
 
 
 ATTACKS = {
@@ -102,5 +112,16 @@ ATTACKS = {
         "A-little-is-enough attack",
         knows="all honest models",
         one_message=True,
+    ),
+    "alie-corrupted": Attack(
+        lambda own, honest, signals: a_little_is_enough_corrupted(
+            own, alie_z(len(honest) + len(own), len(own))
+        ),
+        "the attackers' own models' mean minus z standard deviations",
+        "Baruch et al. 2019, Algorithm 3",
+        "A-little-is-enough, own models",
+        knows="all attackers' own models",
+        one_message=True,
+        by_default=False,
     ),
 }

@@ -14,6 +14,8 @@ STREAMS = ("partition", "init", "batches", "attackers", "attack", "graph")
 
 def stream(seed: int, purpose: str) -> np.random.Generator:
     """The generator for one purpose: PCG64 seeded with child STREAMS.index(purpose) of SeedSequence(seed)."""
+    if not isinstance(seed, int | np.integer) or seed < 0:  # None would be another seed every time
+        raise ValueError(f"needs a whole number as seed, 0 or more, got {seed!r}")
     child = np.random.SeedSequence(seed, spawn_key=(STREAMS.index(purpose),))
     return np.random.Generator(np.random.PCG64(child))
 

@@ -73,7 +73,11 @@ def from_edges(n: int, edges: Iterable[tuple[int, int]]) -> np.ndarray:
 def read_edges(path: str | Path) -> list[tuple[int, int]]:
     """Reads a file with one edge per line, two worker numbers; blank lines and # comments are skipped."""
     edges = []
-    for number, line in enumerate(Path(path).read_text().splitlines(), start=1):
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{path}: needs text, one edge per line: {error}") from None
+    for number, line in enumerate(text.splitlines(), start=1):
         words = line.partition("#")[0].split()
         if not words:
             continue

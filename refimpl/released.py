@@ -1,56 +1,243 @@
 """What the authors' released code does differently from the paper. The specification does not know of it.
 
-Running averages of the risks, which the paper never mentions.
+Each difference is an entry of DIFFERENCES at the end, to be tried alone or with others: `round_` is
+`algorithm.round_` with those that are switched on. The facts were read off github.com/cbhowmic/ResilientP2P;
+its three tasks differ among themselves, see `of_task`. Not taken over: there an epoch ends when the worker with
+the fewest rows has read them once, here after as many rounds as the workers need on average.
 """
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Collection
+from functools import partial
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from refimpl import algorithm
-from refimpl.aggregate import RULES, combine
+from refimpl.aggregate import RULES, ascending, combine, require_krum, row_of_least, squared_distances
 from refimpl.algorithm import Round, Setting, State
 from refimpl.arrays import Array, module_of, quiet
+from refimpl.layout import Layout
+from refimpl.models import Layer, Network
+
+SHARE = 0.05  # of the new risk in a running average
 
 
-def engine(s: Setting, smoothing: float) -> Callable[..., Round]:
-    """An engine, as in `train`, whose rules see running averages with this share of the new risk."""
-    if not 0 < smoothing <= 1:
-        raise ValueError(f"smoothing must be in (0, 1], 1 for none, got {smoothing}")
-    averages = None
+def engine(s: Setting, on: Collection[str] = ()) -> Callable[..., Round]:
+    """An engine, as in `train`, with the differences of these names."""
 
-    def step(state: State, batch: Array, signals: Array | None = None) -> Round:
-        nonlocal averages
-        result, averages = round_(s, state, batch, signals, smoothing, averages)
-        return result
+    def step(state: Any, batch: Array, signals: Array | None = None) -> Round:
+        if not isinstance(state, Averaging):  # the first round: the released code starts at L = 1
+            ones = module_of(state.W).ones((len(s.graph),) * 2, state.W.dtype)
+            state = Averaging(state.W, state.memory, state.t, ones)
+        result, L = round_(s, State(*state[:3]), batch, signals, on, state.averages)
+        return result._replace(state=Averaging(*result.state, L))  # type: ignore[arg-type]
 
     return step
 
 
+class Averaging(NamedTuple):
+    """A `State`, and the running averages of the risks."""
+
+    W: Array
+    memory: Array
+    t: int
+    averages: Array  # (N, N)
+
+
 @quiet
 def round_(
-    s: Setting, state: State, batch: Array, signals: Array | None, smoothing: float, before: Array | None
+    s: Setting,
+    state: State,
+    batch: Array,
+    signals: Array | None,
+    on: Collection[str],
+    before: Array | None = None,
+    share: float = SHARE,
 ) -> tuple[Round, Array]:
-    """`algorithm.round_` with the risks averaged over the rounds; `before` (N, N) are the averages so far.
+    """`algorithm.round_` with the differences in `on`.
 
-    Returns the round and the new averages.
+    `before` (N, N) are the running averages of the risks so far; None: they start at this round's.
+    Returns the round and the risks that its rule saw.
     """
-    result, rule = algorithm.round_(s, state, batch, signals), RULES[s.rule]
-    L = result.risks if before is None else smooth(before, result.risks, smoothing)
-    if not rule.scores:
-        return result, L
-    xp, W, sent = module_of(state.W), result.state.W, result.sent
+    xp, rule = module_of(state.W), RULES[s.rule]
+    attackers = xp.asarray(s.attackers, dtype=int)
+    before = before if "smoothed-risk" in on else None
+    first = algorithm.round_(s._replace(rule="local", attack="none"), state, batch)
+    W_hat, memory = first.local, first.state.memory
+    if "idle-attackers" in on:
+        W_hat[attackers], memory[:, attackers] = state.W[attackers], state.memory[:, attackers]
+    sent = messages(s, W_hat, signals, on)
+    scored = sent.copy()
+    if "previous-message" in on:
+        scored[attackers] = W_hat[
+            attackers
+        ]  # what it sent last (see the end), after a local step unless it idles
+
+    compute = next((d.rules[s.rule] for d in chosen(on) if s.rule in d.rules), rule.compute)
+    W, R, L = W_hat.copy(), first.risks, first.risks.copy()
+    C = xp.zeros_like(R)
     for k in s.normal:
         neighbourhood = np.flatnonzero(s.graph[k])
         own, N_k = int(np.searchsorted(neighbourhood, k)), xp.asarray(neighbourhood)
-        made = rule.compute(sent[N_k], L[k, N_k], own, len(s.attackers))
+        if rule.scores:
+            X, y = (s.X[k], s.y[k]) if s.risk == "local" else (s.X[k, batch[k]], s.y[k, batch[k]])
+            R[k, N_k] = xp.stack([algorithm.risk(s.model, w, X, y, s.l2) for w in scored[N_k]])
+            L[k, N_k] = R[k, N_k] if before is None else smooth(before[k, N_k], R[k, N_k], share)
+        made = compute(sent[N_k], L[k, N_k], own, len(s.attackers))
+        if rule.weighs:
+            C[k, N_k] = made
         W[k] = combine(made, sent[N_k]) if rule.weighs else made
-        if result.weights is not None:
-            result.weights[k, N_k] = made
+    if {"previous-message", "idle-attackers"} & set(on):
+        W[attackers] = sent[attackers]  # an attacker's network is overwritten by its message
+    result = Round(first.gradient, W_hat, sent, R, C if rule.weighs else None, State(W, memory, first.state.t))
     return result, L
+
+
+def messages(s: Setting, W_hat: Array, signals: Array | None, on: Collection[str]) -> Array:
+    """`algorithm.messages`, with the attack as a difference has it."""
+    if not len(s.attackers):
+        return W_hat.copy()
+    send = next((d.attacks[s.attack] for d in chosen(on) if s.attack in d.attacks), None)
+    if send is None:
+        return algorithm.messages(s, W_hat, signals)
+    sent, attackers = W_hat.copy(), module_of(W_hat).asarray(s.attackers)
+    sent[attackers] = send(W_hat, attackers, signals, s.model.layout)
+    return sent
+
+
+# --- The differences ----------------------------------------------------------------------------------------
 
 
 def smooth(before: Array, r: Array, share: float) -> Array:
     """(1 - share) before + share r; an average that is not finite starts again at r."""
+    if not 0 < share <= 1:
+        raise ValueError(f"smoothing must be in (0, 1], 1 for none, got {share}")
     xp = module_of(r)
     return xp.where(xp.isfinite(before), (1 - share) * before + share * r, r)
+
+
+def tensor_signals(W_hat: Array, attackers: Array, signals: Array, layout: Layout, high: float) -> Array:
+    """The arbitrary attack with one number in (0, high) per tensor of the model, not one per parameter.
+
+    Made of the paper's signals, which are in (-0.5, 0.5): the first one of each tensor.
+    """
+    sent = W_hat[attackers]  # a copy
+    for _, offset, shape, _ in layout.fields:
+        first = signals[:, offset : offset + 1]
+        sent[:, offset : offset + math.prod(shape)] *= high * (first + 0.5)
+    return sent
+
+
+def minus_the_mean(W_hat: Array, attackers: Array, signals: Array, layout: Layout) -> Array:
+    """Fall of Empires over all workers, the attackers included."""
+    return -W_hat.mean(axis=0)
+
+
+def deviation(W_hat: Array, attackers: Array, signals: Array, layout: Layout) -> Array:
+    """A little is enough without the mean and z: the deviation alone (ddof 1), over all workers."""
+    return W_hat.std(axis=0, ddof=1)
+
+
+@quiet
+def lower_median(W: Array, risks: Array, own: int, f: int) -> Array:
+    """The lower of the two middle values when n is even, as torch has it. (n, d) -> (d,)."""
+    return ascending(W)[(len(W) - 1) // 2]
+
+
+@quiet
+def unsquared_krum(W: Array, risks: Array, own: int, f: int) -> Array:
+    """Krum with distances that are not squared. (n, d) -> (d,)."""
+    xp, n = module_of(W), len(W)
+    require_krum(n, f)
+    to_others = xp.where(xp.eye(n, dtype=bool), xp.inf, xp.sqrt(squared_distances(W)))
+    return row_of_least(xp.sort(to_others, axis=-1)[:, : n - f - 2], W)
+
+
+def sigmoid(x: Array) -> Array:
+    """1 / (1 + e^-x), by tanh, which does not overflow."""
+    return 0.5 * (module_of(x).tanh(x / 2) + 1)
+
+
+def sigmoid_backward(dy: Array, x: Array) -> tuple[Array]:
+    p = sigmoid(x)
+    return (dy * p * (1 - p),)
+
+
+def sigmoid_outputs(model: Network) -> Network:
+    """The cross-entropy over sigmoids: for two classes the loss cannot fall below log(1 + 1/e) = 0.31."""
+    return model._replace(layers=(*model.layers, Layer(sigmoid, sigmoid_backward)))
+
+
+NOTHING: dict[str, Any] = {}
+
+
+class Difference(NamedTuple):
+    """An entry of DIFFERENCES."""
+
+    about: str
+    tasks: tuple[str, ...] = ("spambase", "har", "mnist", "digits")  # where the released code has it
+    options: dict[str, Any] = NOTHING  # of the command line, that it stands for
+    rules: dict[str, Callable[[Array, Array, int, int], Array]] = NOTHING
+    """by name, what is computed instead"""
+    attacks: dict[str, Callable[[Array, Array, Array, Layout], Array]] = NOTHING
+    """by name, what is sent instead: (w_hat of all (N, d), attackers, signals, layout) -> (F, d) or (d,)"""
+    model: Callable[[Any], Any] | None = None  # what it makes of the network
+    in_round: bool = True  # must `round_` know of it?
+    reference: str = "-"
+
+
+DIFFERENCES = {
+    "smoothed-risk": Difference(
+        "the risk is that on the batch, 0.95 L + 0.05 r over the rounds, from L = 1", options={"risk": "batch"}
+    ),
+    "previous-message": Difference(
+        "an attacker is scored by its network, which its last message has overwritten"
+    ),
+    "idle-attackers": Difference("attackers do not train", ("spambase", "mnist", "digits")),
+    "tensor-signals": Difference(
+        "arbitrary: one number in (0, 0.5) per tensor",
+        ("spambase",),
+        attacks={"arbitrary": partial(tensor_signals, high=0.5)},
+    ),
+    "small-tensor-signals": Difference(
+        "arbitrary: one number in (0, 0.1) per tensor",
+        ("har", "mnist", "digits"),
+        attacks={"arbitrary": partial(tensor_signals, high=0.1)},
+    ),
+    "minus-the-mean": Difference("foe: minus the mean of all workers", attacks={"foe": minus_the_mean}),
+    "deviation": Difference("alie: the deviation alone, of all workers", attacks={"alie": deviation}),
+    "lower-median": Difference("median: the lower of two middle values", rules={"median": lower_median}),
+    "unsquared-krum": Difference("krum: distances are not squared", rules={"krum": unsquared_krum}),
+    "sigmoid-outputs": Difference(
+        "the cross-entropy is over sigmoids of the outputs",
+        ("spambase",),
+        model=sigmoid_outputs,
+        in_round=False,
+    ),
+    "raw-features": Difference("features are not scaled", ("spambase",), {"features": "raw"}, in_round=False),
+    "label-shards": Difference(
+        "sorted by label, two pieces each", ("spambase",), {"partition": "shards"}, in_round=False
+    ),
+    "adam": Difference("Adam, 0.005", ("spambase",), {"optimizer": "adam", "lr": 0.005}, in_round=False),
+    "label-pairs": Difference(
+        "ten fixed pairs of labels, rows shared",
+        ("mnist", "digits"),
+        {"partition": "label-pairs"},
+        in_round=False,
+    ),
+}
+
+
+def chosen(on: Collection[str]) -> list[Difference]:
+    return [DIFFERENCES[name] for name in on]
+
+
+def of_task(task: str) -> list[str]:
+    """The differences of the released code for this task."""
+    return [name for name, difference in DIFFERENCES.items() if task in difference.tasks]
+
+
+def in_the_round(on: Collection[str]) -> list[str]:
+    """Those that `round_` has to know of."""
+    return [name for name in on if DIFFERENCES[name].in_round]

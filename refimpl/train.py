@@ -18,6 +18,7 @@ from refimpl.arrays import Array, module_of, quiet, to_host
 from refimpl.attacks import ATTACKS
 from refimpl.fast.engine import engine as fast
 from refimpl.fast.networks import batched
+from refimpl.models import Network
 from refimpl.optim import OPTIMIZERS
 
 Engine = Callable[[Setting], Callable[..., Any]]
@@ -40,10 +41,15 @@ class Result(NamedTuple):
     W: Array  # (N, d), the final parameters
     history: dict[str, list[float]]  # a column per number of `evaluate`, an entry per epoch
     weights: np.ndarray | None  # (N, N) c(l, k) at [k, l] in the last round; None if the rule does not weigh
+    weights_at: dict[int, np.ndarray]  # the same after some epochs, by their number
+    accuracy: dict[str, list[float]]  # of every normal worker in the end, "own" and "whole" as in `evaluate`
 
 
 def check(s: Setting) -> None:
-    """Raises ValueError, naming the worker, if the setting cannot be trained."""
+    """Raises ValueError, naming the worker, if the setting cannot be trained.
+
+    What it does not look at is the caller's duty: that X is finite, that a model of one's own knows the labels.
+    """
     N, F, attackers = len(s.graph), len(s.attackers), s.attackers.tolist()
     known: tuple[tuple[str, str, Any], ...] = (
         ("rule", s.rule, RULES),
@@ -58,7 +64,10 @@ def check(s: Setting) -> None:
         raise ValueError(f"one worker must be normal, got {F} attackers of {N} workers")
     if len(set(attackers) & set(range(N))) < F:
         raise ValueError(f"attackers must be different workers of 0 to {N - 1}, got {attackers}")
+    if not (s.graph.diagonal().all() and np.array_equal(s.graph, s.graph.T)):
+        raise ValueError("the graph must be symmetric, and every worker its own neighbour")
     graphs.require_connected(s.graph)
+    check_labels(s)
     for k in s.normal:
         n = int(s.graph[k].sum())
         try:
@@ -67,25 +76,71 @@ def check(s: Setting) -> None:
             raise ValueError(f"worker {k}, with {n - 1} neighbours: {error}") from None
 
 
+def check_labels(s: Setting) -> None:
+    """Every worker has a row, and every label is a class of the network, or -1."""
+    if 0 in (rows := sizes(s)):
+        raise ValueError(f"every worker needs a row to train on, got none for worker {rows.index(0)}")
+    low, high = int(s.y.min()), int(s.y.max())
+    w = module_of(s.X).zeros(s.model.layout.size, s.X.dtype)
+    classes = s.model.logits(w, s.X[0, :1]).shape[-1] if isinstance(s.model, Network) else high + 1
+    if low < -1 or high >= classes:
+        raise ValueError(f"labels must be 0 to {classes - 1}, or -1 for padding, got {low} to {high}")
+
+
 def sizes(s: Setting) -> list[int]:
     """How many training rows each worker has."""
     return to_host((s.y >= 0).sum(axis=1)).tolist()
 
 
+class Draws:
+    """What a run draws at random, round by round, all of it from the seed's streams."""
+
+    def __init__(self, s: Setting, W: Array, seed: int) -> None:
+        self.batch_rng, self.attack_rng = draws.stream(seed, "batches"), draws.stream(seed, "attack")
+        self.sizes, self.batch_size = sizes(s), s.batch_size
+        self.rounds = draws.rounds_per_epoch(self.sizes, s.batch_size)
+        self.draw, self.shape, self.like = ATTACKS[s.attack].draw, (len(s.attackers), W.shape[-1]), W
+        self.done = self.rounds  # of the epoch's rounds; the first one draws the batches of an epoch
+
+    def next(self) -> tuple[Array, Array | None]:
+        """The row numbers (N, B) of a round and the attack's signals, (F, d) or None."""
+        if self.done == self.rounds:
+            self.new_epoch()
+        batch, self.done = self.batches[self.done], self.done + 1
+        if self.draw is None:
+            return batch, None
+        return batch, module_of(self.like).asarray(
+            self.draw(*self.shape, self.attack_rng).astype(self.like.dtype)
+        )
+
+    def new_epoch(self) -> None:
+        self.before, self.done = self.batch_rng.bit_generator.state, 0
+        rows = draws.batches(self.sizes, self.batch_size, self.rounds, self.batch_rng)
+        self.batches = module_of(self.like).asarray(rows)
+
+    def place(self) -> dict[str, Any]:
+        """Where it is after a round, in words that JSON can hold; `go_to` goes on from there."""
+        return {"batches": self.before, "done": self.done, "attack": self.attack_rng.bit_generator.state}
+
+    def go_to(self, place: dict[str, Any]) -> None:
+        self.batch_rng.bit_generator.state = place["batches"]
+        self.new_epoch()
+        self.done = place["done"]
+        self.attack_rng.bit_generator.state = place["attack"]
+
+
 def rounds(s: Setting, W: Array, seed: int, engine: Engine = fast) -> Iterator[Any]:
-    """Endless rounds from the initial parameters W (N, d); every draw comes from the seed's streams."""
-    xp, step, state = module_of(W), engine(s), algorithm.start(s, W)
-    counts = sizes(s)
-    per_epoch = draws.rounds_per_epoch(counts, s.batch_size)
-    batch_rng, attack_rng = draws.stream(seed, "batches"), draws.stream(seed, "attack")
-    draw, F = ATTACKS[s.attack].draw, len(s.attackers)
+    """Endless rounds from the initial parameters W (N, d)."""
+    return going_on(engine(s), algorithm.start(s, W), Draws(s, W, seed))
+
+
+def going_on(step: Callable[..., Any], state: Any, drawn: Draws) -> Iterator[Any]:
+    """Endless rounds from a state."""
     while True:
-        for batch in xp.asarray(draws.batches(counts, s.batch_size, per_epoch, batch_rng)):
-            signals = draw and xp.asarray(draw(F, W.shape[-1], attack_rng).astype(W.dtype))
-            result = step(state, batch, signals)
-            state = result.state
-            yield result
-            del result  # frees its memory for the next round
+        result = step(state, *drawn.next())
+        state = result.state
+        yield result
+        del result  # frees its memory for the next round
 
 
 @quiet
@@ -96,6 +151,28 @@ def evaluate(s: Setting, test: HeldOut, W: Array, engine: Engine = fast) -> dict
     each worker on all workers' test data, which asks whether it learned from the others. The loss is the mean
     cross-entropy over all local data, without the L2 term.
     """
+    return summary(*by_worker(s, test, W, engine))
+
+
+def summary(own: Array, whole: Array, loss: Array, finite: Array) -> dict[str, float]:
+    """The numbers of `evaluate`, from those of `by_worker`."""
+    xp = module_of(own)
+    numbers = {
+        "worst_own": own.min(),
+        "mean_own": own.mean(),
+        "worst_whole": whole.min(),
+        "mean_whole": whole.mean(),
+        "highest_loss": loss.max(),
+        "mean_loss": loss.mean(),
+        "not_finite": (~finite).sum(),
+    }
+    values = to_host(xp.stack([xp.asarray(v, dtype="float64") for v in numbers.values()]))
+    return dict(zip(numbers, values.tolist(), strict=True))
+
+
+@quiet
+def by_worker(s: Setting, test: HeldOut, W: Array, engine: Engine) -> tuple[Array, Array, Array, Array]:
+    """The normal workers' accuracies "own" and "whole", training loss, and whether their models are finite."""
     xp = module_of(W)
     normal = xp.asarray(s.normal)
     w, X, y = W[normal], s.X[normal], s.y[normal]
@@ -106,31 +183,69 @@ def evaluate(s: Setting, test: HeldOut, W: Array, engine: Engine = fast) -> dict
         correct = xp.stack([s.model.predict(w_k, test.X) == test.y for w_k in w])
         loss = xp.stack([s.model.risk(*own) for own in zip(w, X, y, strict=True)])
     own = test.own[normal]
-    accuracy_own = (correct & own).sum(axis=-1) / own.sum(axis=-1)
-    accuracy_whole = correct.mean(axis=-1)
-    numbers = {
-        "worst_own": accuracy_own.min(),
-        "mean_own": accuracy_own.mean(),
-        "worst_whole": accuracy_whole.min(),
-        "mean_whole": accuracy_whole.mean(),
-        "highest_loss": loss.max(),
-        "mean_loss": loss.mean(),
-        "not_finite": (~xp.isfinite(w).all(axis=-1)).sum(),
-    }
-    values = to_host(xp.stack([xp.asarray(v, dtype="float64") for v in numbers.values()]))
-    return dict(zip(numbers, values.tolist(), strict=True))
+    accuracy = (correct & own).sum(axis=-1) / own.sum(axis=-1)
+    return accuracy, correct.mean(axis=-1), loss, xp.isfinite(w).all(axis=-1)
 
 
-def run(s: Setting, test: HeldOut, W: Array, seed: int, epochs: int, engine: Engine = fast) -> Result:
-    """Trains from the initial parameters W (N, d) and evaluates after every epoch."""
+def listening(s: Setting, weights: np.ndarray) -> dict[str, float]:
+    """Whom the normal workers listen to, by the weights (N, N) of a round.
+
+    The weight on attackers, and how many neighbours besides oneself have any weight; means over the workers.
+    """
+    C = weights[s.normal]
+    others = (C > 0).sum(axis=1) - (np.diagonal(weights)[s.normal] > 0)
+    return {"attacker_weight": float(C[:, s.attackers].sum(axis=1).mean()), "passing": float(others.mean())}
+
+
+class Progress(NamedTuple):
+    """A run between two rounds: all that it takes to go on as if it had never stopped."""
+
+    state: Any  # of the engine: a named tuple of arrays and numbers
+    place: dict[str, Any]  # of `Draws`
+    history: dict[str, list[float]]
+    weights_at: dict[int, np.ndarray]
+
+
+def run(
+    s: Setting,
+    test: HeldOut,
+    W: Array,
+    seed: int,
+    epochs: int,
+    engine: Engine = fast,
+    since: Progress | None = None,
+    after_round: Callable[[Callable[[], Progress]], None] = lambda progress: None,
+) -> Result:
+    """Trains from the initial parameters W (N, d) and evaluates after every epoch.
+
+    `after_round` is called after every round but the last, with a function that tells where the run is. Given
+    that as `since`, another run of the same setting ends with the same bytes.
+    """
     check(s)
+    if not isinstance(epochs, int | np.integer) or epochs < 1:
+        raise ValueError(f"needs a whole number of epochs, 1 or more, got {epochs!r}")
+    if not test.own.any(axis=1).all():
+        raise ValueError("every worker needs a row of its own to be tested on")
+    drawn, state = Draws(s, W, seed), algorithm.start(s, W)
     history: dict[str, list[float]] = {}
-    per_epoch = draws.rounds_per_epoch(sizes(s), s.batch_size)
-    for t, result in enumerate(rounds(s, W, seed, engine), start=1):
-        if t % per_epoch == 0:
-            for name, value in evaluate(s, test, result.state.W, engine).items():
+    weights_at: dict[int, np.ndarray] = {}
+    if since:
+        state, history, weights_at = since.state, since.history, since.weights_at
+        drawn.go_to(since.place)
+    for result in going_on(engine(s), state, drawn):
+        t = result.state.t
+        if t % drawn.rounds == 0:
+            epoch, workers = t // drawn.rounds, by_worker(s, test, result.state.W, engine)
+            numbers = summary(*workers)
+            if (weights := result.weights) is not None:
+                weights = to_host(weights)
+                numbers |= listening(s, weights)
+                if epoch in (1, epochs // 4, epochs // 2, epochs):
+                    weights_at[epoch] = weights
+            for name, value in numbers.items():
                 history.setdefault(name, []).append(value)
-        if t == epochs * per_epoch:
+        if t == epochs * drawn.rounds:
             break
-    weights = result.weights
-    return Result(result.state.W, history, None if weights is None else to_host(weights))
+        after_round(lambda: Progress(result.state, drawn.place(), history, weights_at))  # noqa: B023
+    accuracy = {"own": to_host(workers[0]).tolist(), "whole": to_host(workers[1]).tolist()}
+    return Result(result.state.W, history, weights_at.get(epochs), weights_at, accuracy)

@@ -61,7 +61,7 @@ def main():
     print("| a round of | launches, N = 10 | N = 20 | N = 40 | copies to the device | to the host |")
     print("|---|---|---|---|---|---|")
     cases = {f"`{rule}`, `alie`": {"rule": rule} for rule in aggregate.RULES}
-    others = [name for name in attacks.ATTACKS if name != "alie"]
+    others = [name for name, attack in attacks.ATTACKS.items() if attack.by_default and name != "alie"]
     cases |= {f"`local`, `{name}`": {"rule": "local", "attack": name} for name in others}
     cases["`adaptive`, `alie`, batch risk, Adam"] = {"risk": "batch", "optimizer": "adam"}
     small = models.cnn(side=8, channels=(2, 2, 2), hidden=4)

@@ -175,6 +175,15 @@ def attack_on_everyone(messages):
     return mutant
 
 
+def without(difference):
+    """The round without one of the released code's differences."""
+    return lambda f: (
+        lambda s, state, batch, signals, on, *rest: f(
+            s, state, batch, signals, [name for name in on if name != difference], *rest
+        )
+    )
+
+
 def of_another(shift_k, shift_t):
     """The step size of another worker or round."""
 
@@ -419,13 +428,27 @@ MUTANTS = [
     ("another worker's memory", G, "round_",
      lambda f: lambda s, state, *rest: f(s, state._replace(memory=np.roll(state.memory, 1, axis=1)), *rest),
      rounds("adams_memory_is_of_the_workers_own_gradients"), with_options()),
+    # --- Hostile input
+    ("whole numbers squared in their own type", A, "wide", lambda f: lambda W: W,
+     killer("distances")("narrow_numbers_are_taken_as_float64", products=False, dtype="int8")),
+    ("labels that nobody looks at", T, "check_labels", lambda f: lambda s: None,
+     runs("labels_that_are_no_classes_are_refused", worker=2, label=-2, message="labels must be")),
     # --- The released code
     ("smoothing with swapped shares", released, "smooth",
      lambda f: lambda before, r, share: f(before, r, 1 - share), smoothed("smoothing_by_hand"),
-     smoothed("weights_come_from_a_running_average_that_starts_at_the_first_risk"),
+     smoothed("weights_come_from_a_running_average_that_starts_at_one"),
      smoothed("rounds_equal_the_scalar_algorithm_with_smoothing",
               rule="adaptive", risk="batch", optimizer="sgd")),
     ("an average that is lost stays lost", released, "smooth",
      lambda f: lambda before, r, share: (1 - share) * before + share * r,
      smoothed("an_average_that_is_lost_starts_again")),
+    ("attackers scored by what they send", released, "round_", without("previous-message"),
+     smoothed("attackers_are_scored_by_their_previous_message_while_the_weight_goes_to_the_new_one"),
+     smoothed("attackers_that_train_are_scored_by_their_message_after_a_local_step")),
+    ("attackers that train", released, "round_", without("idle-attackers"),
+     smoothed("attackers_that_do_not_train_flip_the_sign_of_their_last_message"),
+     smoothed("idle_attackers_remember_no_gradients")),
+    ("the upper median", released, "ascending", lambda f: lambda W: f(W)[::-1], smoothed("the_lower_median")),
+    ("squared distances after all", released, "squared_distances", lambda f: lambda W: f(W) ** 2,
+     smoothed("krum_with_distances_that_are_not_squared")),
 ]  # fmt: skip

@@ -171,10 +171,13 @@ def fall_of_empires(honest, epsilon=1.0):
     return [-epsilon * x for x in average(honest)]
 
 
-def a_little_is_enough(honest, z):
-    """Baruch et al. 2019, Algorithm 3: mean - z std, the deviation dividing by the number of models."""
+def a_little_is_enough(models, z):
+    """Baruch et al. 2019, Algorithm 3: mean - z std, the deviation dividing by the number of models.
+
+    These are the corrupted workers' own; many implementations take the honest ones.
+    """
     result = []
-    for column in zip(*honest):
+    for column in zip(*models):
         ((numbers,), D) = integers([column])
         h, s = len(column), sum(numbers)
         variance = Fraction(h * sum(x * x for x in numbers) - s * s, h * h * D * D)
@@ -188,12 +191,19 @@ def alie_z(n, m):
     return NormalDist().inv_cdf((n - m - s) / (n - m))
 
 
-ATTACKS = {  # (own model, honest models, the worker's signals, n, f) -> what it sends
-    "none": lambda own, honest, signals, n, f: own,
-    "sign-flip": lambda own, honest, signals, n, f: sign_flip(own),
-    "arbitrary": lambda own, honest, signals, n, f: arbitrary(own, signals),
-    "foe": lambda own, honest, signals, n, f: fall_of_empires(honest),
-    "alie": lambda own, honest, signals, n, f: a_little_is_enough(honest, alie_z(n, f)),
+def majority_z(corrupted, honest):
+    return alie_z(len(corrupted) + len(honest), len(corrupted))
+
+
+ATTACKS = {  # (own model, all attackers' models, honest models, the worker's signals) -> what it sends
+    "none": lambda own, corrupted, honest, signals: own,
+    "sign-flip": lambda own, corrupted, honest, signals: sign_flip(own),
+    "arbitrary": lambda own, corrupted, honest, signals: arbitrary(own, signals),
+    "foe": lambda own, corrupted, honest, signals: fall_of_empires(honest),
+    "alie": lambda own, corrupted, honest, signals: a_little_is_enough(honest, majority_z(corrupted, honest)),
+    "alie-corrupted": lambda own, corrupted, honest, signals: a_little_is_enough(
+        corrupted, majority_z(corrupted, honest)
+    ),
 }
 
 # --- Algorithm 1 --------------------------------------------------------------------------------------------
@@ -241,8 +251,9 @@ def algorithm_1(
             w, states[k] = step(W[k], g, states[k], step_size(k, t) if callable(step_size) else step_size)
             local.append(w)
         honest = [local[k] for k in range(N) if k not in attackers]
+        corrupted = [local[k] for k in range(N) if k in attackers]
         sent = [
-            ATTACKS[attack](local[k], honest, signals[k], N, len(attackers)) if k in attackers else local[k]
+            ATTACKS[attack](local[k], corrupted, honest, signals[k]) if k in attackers else local[k]
             for k in range(N)
         ]
         W, seen = list(local), {}

@@ -1,4 +1,4 @@
-"""The paper's four attacks."""
+"""The paper's four attacks, ALIE in both readings."""
 
 import math
 
@@ -111,8 +111,8 @@ def test_named_attacks_equal_the_oracle_and_keep_dtype_and_inputs(name, dtype, f
     sent = attacks.ATTACKS[name].send(own, honest, signals)
     assert sent.dtype == dtype
     assert type(sent) is np.ndarray
-    rows = honest.tolist()
-    expected = [oracles.ATTACKS[name](w, rows, s, 10, 3) for w, s in zip(own.tolist(), signals.tolist())]
+    rows = own.tolist(), honest.tolist()
+    expected = [oracles.ATTACKS[name](w, *rows, s) for w, s in zip(own.tolist(), signals.tolist())]
     assert_allclose(np.broadcast_to(sent, own.shape), expected, rtol=20 * np.finfo(dtype).eps)
 
 
@@ -126,5 +126,30 @@ def test_the_table_tells_the_truth_about_an_attack(name):
     assert (sent.shape == (4,)) == entry.one_message
     assert (entry.draw is not None) == (sent != entry.send(own, honest, others)).any()
     assert entry.lies == (np.broadcast_to(sent, own.shape) != own).all()
-    assert (entry.knows == "all honest models") == (sent != entry.send(own, other, signals)).any()
-    assert (entry.knows == "its own model") == (sent != entry.send(2 * own, honest, signals)).any()
+    knows = {"all honest models"} if (sent != entry.send(own, other, signals)).any() else set()
+    theirs = own.copy()
+    theirs[0] *= 2  # the first attacker's model
+    changed = np.broadcast_to(sent != entry.send(theirs, honest, signals), own.shape).any(axis=1)
+    knows |= {"its own model"} if changed[0] and not changed[1:].any() else set()
+    knows |= {"all attackers' own models"} if changed.all() else set()
+    assert knows == {entry.knows}
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_alone_an_attacker_without_knowledge_of_others_sends_its_own_model(dtype):
+    """The deviation of one model is 0, to the last bit; with a second one there is something to subtract."""
+    rng = np.random.default_rng(0)
+    own, honest = rng.normal(size=(2, 4)).astype(dtype), rng.normal(size=(7, 4)).astype(dtype)
+    send = attacks.ATTACKS["alie-corrupted"].send
+    assert_array_equal(send(own[:1], honest, None), own[0])
+    assert (send(own, honest, None) < own.mean(axis=0)).all()
+    assert_array_equal(attacks.a_little_is_enough_corrupted(own[:1], 1e6), own[0])
+
+
+@given(honest_models, st.floats(0, 5))
+def test_the_two_readings_of_alie_are_one_formula_over_other_models(W, z):
+    assert_array_equal(attacks.a_little_is_enough_corrupted(W, z), attacks.a_little_is_enough(W, z))
+
+
+def test_only_the_papers_reading_of_an_attack_runs_unless_told_otherwise():
+    assert [name for name, attack in attacks.ATTACKS.items() if not attack.by_default] == ["alie-corrupted"]

@@ -95,12 +95,25 @@ def test_scale_fits_an_exponent_and_draws(tmp_path, capsys, monkeypatch):
     sweep = json.loads((tmp_path / "scale.json").read_text())["results"]["workers"]
     assert f"{sweep['exponent']:.2f}" in lines[3]
     assert all(mb > 10 for mb in sweep["MB"])
-    assert (tmp_path / "scale.png").exists() or "matplotlib is missing" in said
+    assert (tmp_path / "scale.png").exists() or "matplotlib does not import" in said
 
 
 def test_the_exponent_is_the_slope_of_the_larger_half(monkeypatch):
     scale = load("scale", monkeypatch)
     assert scale.exponent([1, 2, 4, 8], [7, 7, 3 * 4**1.5, 3 * 8**1.5]) == pytest.approx(1.5)
+
+
+@pytest.mark.parametrize("name", ["rounds", "rules", "scale"])
+@pytest.mark.parametrize("out", ["", __file__])
+def test_a_folder_that_cannot_be_is_refused_before_measuring(name, out, capsys, monkeypatch):
+    script = load(name, monkeypatch)
+    monkeypatch.setattr(script.common, "take_turns", lambda *_: pytest.fail("measured"))
+    with pytest.raises(SystemExit) as caught:
+        script.main(["--out", out])
+    assert caught.value.code == 2
+    said = capsys.readouterr()
+    assert (said.out, said.err.count("\n")) == ("", 1)
+    assert "--out" in said.err
 
 
 def test_gpu_adds_a_column(tmp_path, capsys, monkeypatch, xp):

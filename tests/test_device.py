@@ -182,7 +182,7 @@ def test_optimizers(name, dtype, xp):
 ENGINES = {
     "plain": train.plain,
     "fast": engine.engine,
-    "released": functools.partial(released.engine, smoothing=0.5),
+    "released": functools.partial(released.engine, on=["smoothed-risk", "previous-message", "idle-attackers"]),
 }
 OPTIONS = {
     "as it is": {},
@@ -318,8 +318,12 @@ def test_launches_and_copies_do_not_grow_with_the_workers(rule, xp):
 def test_batches_move_once_an_epoch_and_metrics_come_back_once(xp):
     if launches.counts(xp) is None:
         pytest.skip("a real GPU does not count its copies")
-    assert launches.per_epoch(xp, 10)[1:] == (2, 1)  # the batches, and whom to evaluate
-    assert launches.per_epoch(xp, 10, attack="arbitrary")[1:] == (2 + 5, 1)  # signals are drawn for every round
+    assert launches.per_epoch(xp, 10, rule="average")[1:] == (2, 1)  # the batches, and whom to evaluate
+    assert launches.per_epoch(xp, 10)[1:] == (2, 4)  # the weights of the last round, too
+    assert launches.per_epoch(xp, 10, rule="average", attack="arbitrary")[1:] == (
+        2 + 5,
+        1,
+    )  # signals are drawn for every round
 
 
 @pytest.mark.gpu

@@ -61,6 +61,34 @@ def test_seven_corners_as_far_apart_are_a_tie(products, dtype):
             assert_array_equal(distances.krum(np.stack([V, V[::-1]]), 2), V[[0, -1]])
 
 
+def mirrored(seed):
+    """Nine models of which two honest ones, and no other, are nearest to the rest: mirror images of each other.
+
+    They are in sixteenths and differ in the sign of one coordinate, in which five others, in quarters, are 0.
+    So the two are exactly as far from all of these. Two attackers are far away, which costs products their last
+    digits. Rows and columns are in any order.
+    """
+    rng = np.random.default_rng(seed)
+    W = np.zeros((9, 25))
+    W[:2, 1:] = rng.integers(-2, 3, 24) / 16
+    W[:2, 0] = 0.25, -0.25
+    W[2:7, 1:] = rng.integers(-4, 5, (5, 24)) / 4
+    W[7:] = 60 * rng.normal(size=(2, 25))
+    return strategies.frozen(W[rng.permutation(9)][:, rng.permutation(25)])
+
+
+@both
+def test_mirrored_models_among_others_are_a_tie(products):
+    """A tie of two alone, and one that products see only within their rounding: the lowest index wins it."""
+    with distances_by(products):
+        for seed in range(40):
+            W = mirrored(seed)
+            scores = oracles.krum_scores(W.tolist(), 2)
+            assert scores.count(min(scores)) == 2
+            assert_array_equal(distances.krum(W, 2), oracles.krum(W.tolist(), 2))
+            assert_array_equal(distances.krum(W, 2), aggregate.krum(W, 2))
+
+
 @both
 @given(strategies.models(strategies.few | strategies.poison, least=7), st.integers(1, 2))
 def test_choices_are_those_of_the_specification(products, W, f):
@@ -87,6 +115,26 @@ def test_distances_of_whole_numbers_are_whole(products):
     W = np.random.default_rng(0).integers(-3, 4, (5, 60))
     with distances_by(products):
         assert_array_equal(distances.squared_distances(W), ((W[:, None] - W) ** 2).sum(axis=-1))
+
+
+@both
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int16", "float16", "bool"])
+def test_narrow_numbers_are_taken_as_float64(products, dtype):
+    """In their own type differences wrap around, squares overflow, or booleans have none."""
+    rng = np.random.default_rng(0)
+    W = rng.integers(0, 2, (7, 50)) if dtype == "bool" else rng.integers(0, 128, (7, 50))
+    exact = ((W[:, None] - W) ** 2).sum(axis=-1)
+    narrow = W.astype(dtype)
+    with distances_by(products):
+        for module in (aggregate, distances):
+            assert module.squared_distances(narrow).dtype == "float64"
+            assert_allclose(module.squared_distances(narrow), exact, rtol=1e-9)
+            for chosen, expected in (
+                (module.krum(narrow, 2), aggregate.krum(W.astype("float64"), 2)),
+                (module.medoid(narrow), aggregate.medoid(W.astype("float64"))),
+            ):
+                assert chosen.dtype == dtype
+                assert_array_equal(chosen, expected)
 
 
 @pytest.mark.parametrize("floats", [0, 50, 1000])

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from refimpl.experiments import report
+
 ROOT = Path(__file__).parents[1]
 PAGES = [
     "README.md",
@@ -67,3 +69,17 @@ def test_tests_that_a_page_names_exist(page):
         if not any(test.startswith(name) for test in ALL_TESTS) and not defined_in(name):
             missing.add(name)
     assert not missing
+
+
+REPORT = re.compile(
+    r"^    python -m refimpl\.experiments\.report (\S+\.csv)\n\n((?:    .*\n|\n)+?)(?=\n?\S)", re.MULTILINE
+)
+
+
+def test_tables_of_runs_are_what_the_command_prints(capsys):
+    found = REPORT.findall((ROOT / "docs" / "RESULTS.md").read_text())
+    assert found
+    for path, table in found:
+        assert report.main([str(ROOT / path)]) == 0
+        printed = [line.rstrip() for line in capsys.readouterr().out.strip().splitlines()]
+        assert [line[4:] for line in table.strip("\n").splitlines()] == printed

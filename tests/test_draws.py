@@ -1,3 +1,5 @@
+import itertools
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -17,6 +19,14 @@ def test_streams_are_the_children_of_the_seed():
 def test_a_stream_that_nobody_named_is_an_error():
     with pytest.raises(ValueError, match="not in tuple"):
         draws.stream(0, "weather")
+
+
+@pytest.mark.parametrize("seed", [None, -1, 0.5, "1"])
+def test_a_seed_is_a_whole_number(seed):
+    """None would give other numbers every time."""
+    with pytest.raises(ValueError, match=f"needs a whole number as seed, 0 or more, got {seed!r}"):
+        draws.stream(seed, "init")
+    draws.stream(np.int64(3), "init")
 
 
 def test_published_streams_keep_their_numbers():
@@ -58,6 +68,25 @@ def test_batches_are_passes_over_the_rows(sizes, batch_size, rounds, seed):
             once = read[start : start + n]
             assert len(set(once)) == len(once)
             assert set(once) <= set(range(n))
+
+
+def test_a_batch_that_spans_two_orders_may_hold_a_row_twice():
+    """Three rows, batches of two: the second batch ends the first order and begins the next, in about a third
+    of the draws with the row that it has just read. All batches are full."""
+    rows = np.array([draws.batches([3], 2, 3, draws.stream(seed, "batches"))[:, 0] for seed in range(300)])
+    assert rows.shape == (300, 3, 2)
+    twice = rows[..., 0] == rows[..., 1]
+    assert not twice[:, [0, 2]].any()  # within an order
+    assert 0.25 < twice[:, 1].mean() < 0.42
+
+
+def test_an_epoch_leaves_rows_unread_and_the_next_starts_with_a_fresh_order():
+    """Nothing carries over: of ten rows an epoch reads six, and the other four are not next."""
+    rng = draws.stream(0, "batches")
+    epochs = [draws.batches([10], 2, 3, rng).ravel() for _ in range(300)]
+    assert {len(set(rows)) for rows in epochs} == {6}
+    again = np.mean([len(set(a) & set(b)) for a, b in itertools.pairwise(epochs)])
+    assert again == pytest.approx(3.6, abs=0.2)  # 6 of 10, drawn anew; 2 if the rest came first
 
 
 def test_a_larger_count_keeps_the_attackers_and_adds_others():

@@ -384,6 +384,23 @@ def test_neighbourhoods_run_out_of_rows_at_different_times(rows):
         assert assert_same_rounds(s, initial(s), seed=0, count=2) == 2
 
 
+@pytest.mark.parametrize("rule", ["inverse-risk", "adaptive", "weighs"])
+def test_a_batch_larger_than_a_slice_and_than_the_workers_data(rule):
+    """Models are scored on all 150 rows of the batch, in slices of 64, though no worker has more than 7."""
+    s = setting([5, 4, 6, 3, 7], graphs.complete(5), rule=rule, risk="batch", batch_size=150)
+    with mock.patch.dict(RULES, OWN_RULES), parts(rows=64):
+        assert assert_same_rounds(s, initial(s), seed=0, count=2) == 2
+
+
+@pytest.mark.parametrize("rule", ["adaptive", "inverse-risk", "average", "krum"])
+@pytest.mark.parametrize("attack", [name for name, attack in ATTACKS.items() if attack.one_message])
+def test_a_message_that_nobody_sends_reaches_nobody(attack, rule):
+    """A colluding attack without attackers is no attack, on either engine."""
+    s = setting(ROWS, GRAPHS["complete"], rule=rule, attack=attack, attackers=np.array([], dtype=int))
+    assert assert_same_rounds(s, initial(s), seed=0, count=2) == 2
+    assert_array_equal(after(s, 2).state.W, after(s._replace(attack="none"), 2).state.W)
+
+
 def spy(thing, name, note):
     """Calls thing.name as ever, and note(*args) before."""
     call = getattr(thing, name)

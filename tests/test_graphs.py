@@ -82,6 +82,12 @@ def test_a_bad_line_is_named(tmp_path, line):
         graphs.read_edges(path)
 
 
+def test_a_file_that_is_no_text_is_named(tmp_path):
+    (tmp_path / "edges.txt").write_bytes(b"0 1\n\xff\n")
+    with pytest.raises(ValueError, match=r"edges\.txt: needs text, one edge per line: .* byte 0xff"):
+        graphs.read_edges(tmp_path / "edges.txt")
+
+
 def test_a_worker_out_of_reach_is_named():
     graphs.require_connected(graphs.ring(5))
     with pytest.raises(ValueError, match="from worker 0 to worker 2"):
@@ -98,6 +104,7 @@ def test_a_worker_out_of_reach_is_named():
         ("erdos-renyi", graphs.erdos_renyi(10, 0.5, rng())),
         ("erdos-renyi:0.8", graphs.erdos_renyi(10, 0.8, rng())),
         ("erdos-renyi:0", np.eye(10, dtype=bool)),
+        ("erdos-renyi:8e-1", graphs.erdos_renyi(10, 0.8, rng())),
     ],
 )
 def test_graphs_by_name(name, expected):

@@ -4,6 +4,7 @@ import dataclasses
 import functools
 import json
 import pickle
+import re
 from unittest import mock
 
 import joblib
@@ -11,6 +12,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
+from data_loaders import Dataset
 from refimpl.aggregate import RULES, Rule
 from refimpl.attacks import ATTACKS
 from refimpl.experiments import fingerprint, grid, tables, tasks
@@ -35,12 +37,18 @@ def test_a_run_holds_what_an_auditor_asks_for():
     assert result["config"] == dataclasses.asdict(config())
     assert len(result["attackers"]) == 3
     columns = {"worst_own", "mean_own", "worst_whole", "mean_whole", "highest_loss", "mean_loss", "not_finite"}
-    assert set(result["history"]) == columns
+    assert set(result["history"]) == columns | {"attacker_weight", "passing"}
     assert {len(column) for column in result["history"].values()} == {2}
     weights = np.array(result["weights"])
     assert_allclose(np.delete(weights, result["attackers"], 0).sum(axis=1), 1)
+    assert set(result["weights_at"]) == {"1", "2"}
+    assert result["weights_at"]["2"] == result["weights"]
+    for test in ("own", "whole"):
+        assert len(result["accuracy"][test]) == 7
+        assert min(result["accuracy"][test]) == result["history"][f"worst_{test}"][-1]
     assert {"refimpl", "code", "python", "numpy", "scipy", "scikit-learn"} == set(result["versions"])
     assert {"rounds_per_epoch", "threads", "seconds"} < set(result)
+    assert re.fullmatch("[0-9a-f]{16}", result["data"])
     json.dumps(result, allow_nan=False)
 
 
@@ -79,6 +87,62 @@ def test_a_result_is_found_again_until_an_option_or_the_code_changes(tmp_path, m
     assert grid.saved(config(device=1), tmp_path) == result  # the device does not decide the numbers
     monkeypatch.setattr(fingerprint, "code_digest", lambda: "another version of the rules")
     assert grid.saved(config(), tmp_path) is None
+
+
+def test_a_result_on_a_graph_of_one_s_own_is_found_again(tmp_path):
+    c = config(epochs=1, rule="local", graph=tuple((k, k + 1) for k in range(9)))
+    grid.run_to_file(c, grid.path_of(c, tmp_path), None, 1, {})
+    assert grid.saved(c, tmp_path) is not None
+
+
+@pytest.fixture
+def folders(monkeypatch):
+    """Spambase by the name of the folder that it is asked from, each a little different."""
+    data, changes = tasks.TASKS["spambase"].load(None), {"first": 0, "second": 1e-9}
+
+    def load(folder):
+        return data._replace(X=data.X + changes[folder])
+
+    monkeypatch.setitem(tasks.TASKS, "spambase", tasks.TASKS["spambase"]._replace(load=load))
+
+
+def test_two_data_folders_are_two_results(folders, tmp_path):
+    c = config(epochs=1)
+    paths = [grid.path_of(c, tmp_path, folder) for folder in ("first", "second", "first")]
+    assert paths[0] == paths[2] != paths[1]
+    first = grid.run_to_file(c, paths[0], "first", 1, {})
+    assert grid.saved(c, tmp_path, "first") == first
+    assert grid.saved(c, tmp_path, "second") is None
+    assert first["data"] == tasks.data_digest("spambase", "first") != tasks.data_digest("spambase", "second")
+
+
+def test_a_result_of_other_data_under_the_right_name_is_set_aside(folders, tmp_path, capsys):
+    path = grid.path_of(config(epochs=1), tmp_path, "second")
+    grid.run_to_file(config(epochs=1), path, "first", 1, {})
+    assert grid.saved(config(epochs=1), tmp_path, "second") is None
+    assert "it is of other data" in capsys.readouterr().err
+    assert [p.name for p in tmp_path.iterdir()] == [f"{path.name}.1.aside"]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"X": np.ones((3, 2), "float32")},
+        {"X": np.ones((2, 3))},
+        {"X": np.ones((3, 2)).T[::-1].T * [1, 2]},
+        {"y": np.array([0, 1, 1])},
+        {"subject": np.array([1, 1, 2])},
+        {"X_test": np.ones((1, 2))},
+    ],
+)
+def test_the_digest_sees_every_array_its_dtype_and_its_shape(change, monkeypatch):
+    data = Dataset(np.ones((3, 2)), np.array([0, 1, 0]))
+
+    def digest_of(data):
+        monkeypatch.setitem(tasks.TASKS, "spambase", tasks.TASKS["spambase"]._replace(load=lambda _: data))
+        return tasks.data_digest("spambase", None)
+
+    assert digest_of(data._replace(**change)) != digest_of(data) == digest_of(data)
 
 
 @pytest.mark.parametrize("content", ["new", b"\x89PNG"])
@@ -173,15 +237,16 @@ def test_the_entries_that_a_run_uses_count_and_no_others(monkeypatch):
         (RULES, "adaptive", rule._replace(compute=typed("lambda W, risks, own, f: risks"))),
         (RULES, "adaptive", rule._replace(compute=typed("lambda W, risks, own, f: -risks"))),
     ]
-    before, found = fingerprint.fingerprint(config()), []
+    before, found = fingerprint.fingerprint(config(), "data"), []
     for table, name, entry in changes:
         with monkeypatch.context() as patch:
             patch.setitem(table, name, entry)
-            found.append(fingerprint.fingerprint(config()))
-            assert fingerprint.fingerprint(config()) == found[-1]
-    assert len({before, *found}) == 1 + len(changes)
+            found.append(fingerprint.fingerprint(config(), "data"))
+            assert fingerprint.fingerprint(config(), "data") == found[-1]
+    found.append(fingerprint.fingerprint(config(), "other data"))
+    assert len({before, *found}) == 2 + len(changes)
     monkeypatch.setitem(RULES, "median", RULES["krum"])
-    assert fingerprint.fingerprint(config()) == before
+    assert fingerprint.fingerprint(config(), "data") == before
 
 
 # --- Tables in another process ------------------------------------------------------------------------------

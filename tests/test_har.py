@@ -205,18 +205,39 @@ def test_an_npz_without_persons(small, arrays, tmp_path):
         har.load(tmp_path)
 
 
+SHAPES = (b"(1000000000000, 4)", b"(99999999999, 99999999999)", b"(65, 5)", b"(-1, 4)", b"'a'", b"((65, 4")
+SHAPES += (b"(9999999999999999999999, 4)", b"(True, 4)")
+
+
 @pytest.mark.parametrize(
-    "shape", [b"(1000000000000, 4)", b"(99999999999, 99999999999)", b"(65, 5)", b"(-1, 4)", b"'a'", b"((65, 4"]
+    ("right", "wrong"),
+    [*((b"(65, 4)", shape) for shape in SHAPES), (b"'<f8'", b"('<f8',)"), (b"{'descr'", b"{{}: 1, 'descr'")],
 )
-def test_an_npz_with_a_lying_header(small, arrays, tmp_path, shape):
+def test_an_npz_with_a_lying_header(small, arrays, tmp_path, right, wrong):
     file = io.BytesIO()
     np.save(file, arrays["X"])
-    X = file.getvalue().replace(b"(65, 4)", shape)
+    X = file.getvalue().replace(right, wrong)
     np.savez(tmp_path / "it.npz", y=arrays["y"], subject=arrays["subject"])
     with zipfile.ZipFile(tmp_path / "it.npz", "a") as archive:
         archive.writestr("X.npy", X)
     with pytest.raises(ValueError, match=r"it\.npz needs .*$"):
         har.load(tmp_path)
+
+
+@pytest.mark.parametrize("name", har.TEXTS[1:])
+def test_a_pipe_in_place_of_a_text_keeps_nobody_waiting(small, arrays, tmp_path, name):
+    put(tmp_path, small, arrays, "folder")
+    (path,) = tmp_path.rglob(name.partition("/")[2])
+    path.unlink()
+    os.mkfifo(path)
+    with pytest.raises(ValueError, match=f"{path.name} needs to be a regular file"):
+        har.load(tmp_path)
+
+
+def test_a_pipe_is_no_npz(small, arrays, tmp_path):
+    put(tmp_path, small, arrays, "npz")
+    os.mkfifo(tmp_path / "a.npz")
+    assert_loaded(har.load(tmp_path), arrays)
 
 
 # --- Fetching -----------------------------------------------------------------------------------------------

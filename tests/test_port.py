@@ -49,6 +49,7 @@ MISTAKES = [
     (".sort(ascending);", ".sort();", "rules", "median-sorts-numbers-not-strings"),
     ("s[Math.floor(n / 2)]) / 2", "s[Math.floor((n - 1) / 2)]) / 2", "rules", "median-even-is-the-mean"),
     ("mean - z * Math.sqrt", "mean + z * Math.sqrt", "attacks", "alie-is-mean-minus-z-std"),
+    ("aLittleIsEnough(own, z)", "aLittleIsEnough(honest, z)", "round", "adaptive-alie-corrupted"),
     (
         "(x - mean))) / column.length",
         "(x - mean))) / (column.length - 1)",
@@ -78,6 +79,32 @@ MISTAKES = [
         "degree > Math.floor(n / 2)",
         "graphs",
         "random-regular-of-half-the-others-is-a-complement",
+    ),
+    (
+        "if (weights[l] === 0) return;",
+        "if (weights[l] < 1e-6) return;",
+        "combine",
+        "combine-a-tiny-weight-counts",
+    ),
+    ("w.every(Number.isFinite)", "!w.includes(Infinity)", "combine", "combine-nan-in-one-coordinate"),
+    (
+        "Math.sqrt(squaredDistance(w, v))",
+        "Math.hypot(...w.map((x, j) => x - v[j]))",
+        "rules",
+        "medoid-distances-that-overflow-are-infinite",
+    ),
+    (
+        "Math.max(...WINDOW.map(([s, t]) => x[2 * i + s][2 * j + t][c]))",
+        "WINDOW.map(([s, t]) => x[2 * i + s][2 * j + t][c]).reduce((a, b) => (b > a ? b : a))",
+        "maxpool2d",
+        "maxpool-of-nan-is-nan",
+    ),
+    ("uniforms[i][j] < p", "uniforms[i][j] <= p", "graphs", "erdos-renyi-a-uniform-equal-to-p-is-no-edge"),
+    (
+        "Math.ceil(sum(sizes) / (sizes.length * batchSize))",
+        "Math.floor(sum(sizes) / (sizes.length * batchSize)) + 1",
+        "round",
+        "rounds-per-epoch-without-a-rest",
     ),
 ]
 

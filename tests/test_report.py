@@ -1,11 +1,13 @@
 import csv
 import io
+import math
 
 import pytest
 
+import refimpl
 from refimpl.aggregate import RULES
 from refimpl.attacks import ATTACKS
-from refimpl.experiments import figures, report
+from refimpl.experiments import cli, compare, figures, report, runs, summary
 from refimpl.related import SYSTEMS
 
 
@@ -17,46 +19,77 @@ def result(rule, attack, seed, worst, lost=0, sent=1234.0):
         "mean_whole": [0.4, worst - 0.01],
         "not_finite": [0, lost],
     }
-    config = {"rule": rule, "attack": attack, "seed": seed}
+    config = {"rule": rule, "attack": attack, "seed": seed, "workers": 10, "attackers": 3}
     return {"config": config, "history": history, "bytes_per_round": sent}
 
 
+BY_DEFAULT = [name for name, attack in ATTACKS.items() if attack.by_default]
 GRID = [
     result(rule, attack, seed, 0.5 + 0.01 * i + 0.02 * seed)
     for i, rule in enumerate(RULES)
-    for attack in ATTACKS
+    for attack in BY_DEFAULT
     for seed in (0, 1)
 ]
 
 
-def test_the_table_fits_a_terminal_and_averages_the_seeds():
-    lines = report.text_table(GRID).splitlines()
+ONE_SEED = [run for run in GRID if run["config"]["seed"] == 0]
+
+
+def test_the_table_fits_a_terminal():
+    lines = summary.text_table(ONE_SEED).splitlines()
     assert max(map(len, lines)) <= 79
     assert len(lines) == 2 + 2 * len(RULES)
-    assert lines[0].split() == list(ATTACKS)
-    assert lines[2].split() == ["adaptive", "own", *["0.51", "0.56"] * 5]
-    assert lines[3].split() == ["whole", *["0.46", "0.50"] * 5]
-    assert lines[-1].split() == ["whole", *["0.53", "0.57"] * 5]
+    assert lines[0].split() == BY_DEFAULT
+    assert lines[2].split() == ["adaptive", "own", *["0.50", "0.55"] * 5]
+    assert lines[3].split() == ["whole", *["0.45", "0.49"] * 5]
+    assert lines[-1].split() == ["whole", *["0.52", "0.56"] * 5]
     ends = {line.rindex("0.") for line in lines[2:]}
     assert len(ends) == 1  # the columns stand under each other
 
 
+def test_over_several_seeds_the_table_shows_the_mean_its_interval_and_who_is_level_with_the_best():
+    """Every rule is 0.01 better than the one before, in both seeds: the last one is better than all."""
+    lines = summary.text_table(GRID).splitlines()
+    assert max(map(len, lines)) <= 80
+    half = "0.13"  # t(0.975, 1 degree of freedom) = 12.7 times 0.0141 / sqrt(2)
+    assert lines[2].split() == ["adaptive", "own", *[f"0.51±{half}"] * 5]
+    assert lines[-4].split() == ["local", "own", *[f"0.58±{half}="] * 5]
+    assert lines[-2].startswith("± half of the 95 % interval")
+    assert lines[-1].startswith("= can't be told from the best")
+    ends = {line.rindex("±") for line in lines[2:-2]}
+    assert len(ends) == 1
+
+
+def test_a_missing_run_leaves_a_gap():
+    text = summary.text_table([result("krum", "alie", 0, 0.5), result("median", "foe", 0, 0.5)])
+    assert text.splitlines()[2].split() == ["median", "own", "0.50", "0.55", "-"]
+
+
 def test_the_table_shows_only_what_was_run():
-    text = report.text_table([result("krum", "alie", 0, 0.5)])
+    text = summary.text_table([result("krum", "alie", 0, 0.5)])
     assert "adaptive" not in text
     assert "none" not in text
 
 
 def test_the_table_marks_lost_models():
-    text = report.text_table([result("average", "none", 0, 0.5, lost=2), result("average", "foe", 0, 0.5)])
+    text = summary.text_table([result("average", "none", 0, 0.5, lost=2), result("average", "foe", 0, 0.5)])
     row = text.splitlines()[2]
     assert row.count("*") == 1
     assert "NaN or infinite" in text
 
 
+def test_two_seeds_of_which_one_is_lost_are_marked_and_counted():
+    """Whichever of the two it is."""
+    for lost in ((0, 2), (2, 0)):
+        both = [result("average", "foe", seed, 0.5, n) for seed, n in enumerate(lost)]
+        (row,) = csv.DictReader(io.StringIO(summary.csv_table(both)))
+        assert (row["seeds"], row["not_finite"], row["seeds_lost"]) == ("2", "2", "1")
+        assert summary.text_table(both).splitlines()[2].endswith("0.50±0.00=*")
+
+
 def test_the_csv_holds_the_same_numbers_unrounded():
-    rows = list(csv.DictReader(io.StringIO(report.csv_table(GRID))))
-    assert len(rows) == len(RULES) * len(ATTACKS)
+    rows = list(csv.DictReader(io.StringIO(summary.csv_table(GRID))))
+    assert len(rows) == len(RULES) * len(BY_DEFAULT)
     assert rows[0]["rule"] == "adaptive"
     assert rows[0]["seeds"] == "2"
     assert float(rows[0]["worst_own"]) == pytest.approx(0.51, abs=1e-12)
@@ -65,11 +98,11 @@ def test_the_csv_holds_the_same_numbers_unrounded():
 def test_systems_come_after_the_rules_and_bytes_are_told():
     sent = {"ios": 1234, "local": 0, "choco": 15.6, "adaptive": 1234, "sgp": 1234}
     results = [result(rule, "none", 0, 0.5, sent=amount) for rule, amount in sent.items()]
-    names = [line.split()[0] for line in report.text_table(results).splitlines()[2::2]]
+    names = [line.split()[0] for line in summary.text_table(results).splitlines()[2::2]]
     assert names == ["adaptive", "local", "sgp", "choco", "ios"]
     told = "A worker sends 1.23 kB to all its neighbours together in a round; 0 kB with local; 0.0156 kB with"
-    assert " ".join(report.sent(results).split()) == f"{told} choco."
-    rows = csv.DictReader(io.StringIO(report.csv_table(results)))
+    assert " ".join(summary.sent(results).split()) == f"{told} choco."
+    rows = csv.DictReader(io.StringIO(summary.csv_table(results)))
     assert [float(row["bytes_per_round"]) for row in rows] == [1234, 0, 1234, 15.6, 1234]
 
 
@@ -79,7 +112,7 @@ def test_many_attacks_and_long_names_still_fit_a_terminal(monkeypatch):
     monkeypatch.setitem(RULES, "a-rule-with-a-long-name", RULES["median"])
     rules = ("adaptive", "a-rule-with-a-long-name")
     results = [result(rule, attack, 0, 0.5 + 0.01 * i) for rule in rules for i, attack in enumerate(ATTACKS)]
-    text = report.text_table(results)
+    text = summary.text_table(results)
     assert max(map(len, text.splitlines())) <= 80
     blocks = [block.splitlines() for block in text.split("\n\n")]
     assert [name for block in blocks for name in block[0].split()] == list(ATTACKS)
@@ -90,15 +123,135 @@ def test_many_attacks_and_long_names_still_fit_a_terminal(monkeypatch):
                 assert line[end - 10 : end + 1].strip() == f"0.{50 + i} 0.{55 + i}"  # below its attack
 
 
+def test_documents_get_the_same_cells():
+    runs_ = [result("krum", attack, seed, 0.5 + seed / 10) for attack in ("foe", "alie") for seed in (0, 1)]
+    own = "0.55±0.64="
+    markdown, latex = summary.markdown_table(runs_).splitlines(), summary.latex_table(runs_).splitlines()
+    assert markdown[:3] == [
+        "| rule | test | foe | alie |",
+        "| --- | --- | --- | --- |",
+        f"| krum | own | {own} | {own} |",
+    ]
+    assert latex[0] == r"\begin{tabular}{llrr}"
+    assert latex[4] == rf"krum & own & {own} & {own} \\".replace("±", r"$\pm$")
+
+
+# --- Over several seeds -------------------------------------------------------------------------------------
+
+
+def test_the_interval_by_hand():
+    assert compare.interval([1.0, 2.0, 3.0]) == pytest.approx(4.302653 * 1 / 3**0.5, rel=1e-6)
+    assert math.isnan(compare.interval([1.0]))
+
+
+def test_holm_by_hand():
+    assert compare.holm([0.04, 0.01, 0.03]) == pytest.approx([0.06, 0.03, 0.06])
+    assert compare.holm([0.9, 0.8]) == pytest.approx([1.0, 1.0])
+
+
+def test_who_is_level_with_the_best():
+    noise = [0.0, 0.03, -0.02, 0.01, -0.03, 0.02]
+    values = {
+        "best": {k: 0.9 + e for k, e in enumerate(noise)},
+        "paired": {k: 0.88 + e for k, e in enumerate(noise)},  # worse in every seed by the same
+        "level": {k: 0.895 + e for k, e in enumerate(reversed(noise))},
+        "worse": {k: 0.5 + e for k, e in enumerate(noise)},
+    }
+    assert compare.not_worse(values) == {"best", "level"}
+    assert compare.not_worse({"best": {0: 1.0}, "other": {0: 0.9}}) == set()
+    assert compare.not_worse({"a": {0: 1.0, 1: 1.0, 2: 0.0}, "b": {0: 1.0, 1: 1.0}}) == {"a", "b"}
+
+
+# --- Runs on disk -------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    out = tmp_path_factory.mktemp("runs")
+    options = "--epochs 2 --batch-size 200 --rules adaptive krum --attacks none alie --seeds 0 1 --jobs 1 --out"
+    assert cli.main("spambase", [*options.split(), str(out)]) == 0
+    return out
+
+
+def test_a_folder_becomes_a_csv_file_and_gives_the_same_table(folder, tmp_path, capsys):
+    assert report.main([str(folder), "--format", "runs"]) == 0
+    (tmp_path / "runs.csv").write_text(capsys.readouterr().out)
+    again = runs.read(tmp_path / "runs.csv")
+    assert summary.text_table(again) == summary.text_table(runs.read(folder))
+    assert again[0]["config"]["lr"] == "0.01"
+    assert {run["versions"]["refimpl"] for run in again} == {refimpl.__version__}
+    assert "passing" in again[0]["history"]
+    assert "passing" not in again[-1]["history"]
+
+
+def test_runs_of_other_options_are_a_table_of_their_own(folder, capsys):
+    found = runs.read(folder)
+    others = [run | {"config": run["config"] | {"risk": "batch"}} for run in found]
+    groups = runs.groups(found + others)
+    assert [len(group) for group in groups] == [8, 8]
+    assert runs.described(groups[1], found + others).endswith("epochs 2, risk batch")
+
+
+def test_the_report_draws_every_picture(folder, tmp_path, capsys):
+    pytest.importorskip("matplotlib", reason="matplotlib is an extra")
+    assert report.main([str(folder), "--pictures", str(tmp_path), "--format", "markdown"]) == 0
+    assert capsys.readouterr().out.startswith("task spambase, workers 10, attackers 3, epochs 2\n\n| rule")
+    names = {"accuracy", "loss", "whole", "attacker_weight", "passing", "workers", "trust_adaptive"}
+    assert {path.name for path in tmp_path.iterdir()} == {
+        f"{n}.{kind}" for n in names for kind in ("png", "pdf")
+    }
+
+
+def test_an_empty_folder_and_a_missing_one_are_one_line(tmp_path, capsys):
+    for path in (tmp_path, tmp_path / "nowhere"):
+        with pytest.raises(SystemExit) as caught:
+            report.main([str(path)])
+        assert caught.value.code == 2
+        assert capsys.readouterr().err.endswith("needs results of runs, and has none\n")
+
+
 # --- The figure ---------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("results", [GRID, GRID[:2]])
-def test_the_figure_is_a_png(tmp_path, results):
+def test_the_figure_is_a_png_and_a_pdf(tmp_path, results):
     pytest.importorskip("matplotlib", reason="matplotlib is an extra")
     figures.figure(results, "A title", tmp_path / "figure.png")
     assert (tmp_path / "figure.png").read_bytes().startswith(b"\x89PNG")
-    assert [path.name for path in tmp_path.iterdir()] == ["figure.png"]
+    assert (tmp_path / "figure.pdf").read_bytes().startswith(b"%PDF")
+    assert len(list(tmp_path.iterdir())) == 2
+
+
+def test_the_caption_says_what_the_panels_have_in_common():
+    expected = "A title\nN = 10, F = 3, seeds 0 to 1; worst test accuracy, own split"
+    assert figures.caption(GRID, "A title", ("worst_own",)) == expected
+    alone = [run for run in GRID if run["config"]["attack"] == "none" and run["config"]["seed"] == 0]
+    assert figures.caption(alone, "A title", ("highest_loss", "worst_own")) == "A title: N = 10, F = 0, seed 0"
+
+
+def test_panels_of_the_last_row_are_centred():
+    matplotlib = pytest.importorskip("matplotlib.figure", reason="matplotlib is an extra")
+    places = figures.centred(matplotlib.Figure(), 5, 3)
+    assert [(p.rowspan.start, p.colspan.start, p.colspan.stop) for p in places] == [
+        (0, 0, 2), (0, 2, 4), (0, 4, 6), (1, 1, 3), (1, 3, 5)
+    ]  # fmt: skip
+
+
+def test_one_epoch_is_drawn_as_dots():
+    matplotlib = pytest.importorskip("matplotlib.figure", reason="matplotlib is an extra")
+    once = [run | {"history": {m: v[-1:] for m, v in run["history"].items()}} for run in GRID]
+    ax = matplotlib.Figure().subplots()
+    figures.panel(ax, once, "foe")
+    assert [bar.get_label() for bar in ax.containers][::-1] == [rule.label for rule in RULES.values()]
+
+
+def test_curves_that_coincide_have_their_markers_at_other_epochs():
+    matplotlib = pytest.importorskip("matplotlib.figure", reason="matplotlib is an extra")
+    same = {m: [0.5] * 40 for m in ("worst_own", "not_finite")}
+    ax = matplotlib.Figure().subplots()
+    figures.panel(ax, [run | {"history": same} for run in ONE_SEED], "foe")
+    assert len({line.get_markevery() for line in ax.lines}) == len(RULES)
+    assert len({line.get_marker() for line in ax.lines}) == len(RULES)
 
 
 def test_a_panel_has_a_line_per_rule_and_the_paper_s_on_top():
@@ -115,7 +268,7 @@ def test_every_rule_has_a_line_of_its_own_even_a_new_one(monkeypatch):
         monkeypatch.setitem(RULES, f"new {i}", RULES["median"])
     styles = {rule: figures.style_of(rule) for rule in RULES | SYSTEMS}
     assert len(set(styles.values())) == len(styles) == 8 + 3 + 25
-    assert [rule for rule, style in styles.items() if style.linewidth > 2] == ["adaptive"]
+    assert [rule for rule, style in styles.items() if style.linewidth > 1] == ["adaptive"]
     assert styles["adaptive"].color == "#D55E00"
-    assert styles["krum"] == ("#7F7F7F", "-", 1.1)
-    assert styles["local"] == ("#000000", "--", 1.1)
+    assert styles["krum"] == ("#7F7F7F", "-", 0.9)
+    assert styles["local"] == ("#000000", "--", 0.9)

@@ -1,4 +1,5 @@
 import gzip
+import os
 
 import numpy as np
 import pytest
@@ -28,7 +29,14 @@ def test_changed_bytes_are_refused(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "damage", [lambda raw: raw[:5000], lambda raw: b"no gzip", lambda raw: raw[:-8] + bytes(8)]
+    "damage",
+    [
+        lambda raw: raw[:5000],
+        lambda raw: b"no gzip",
+        lambda raw: raw[:-8] + bytes(8),
+        lambda raw: raw[:12] + b"\xff" + raw[13:],
+    ],
+    ids=["cut short", "no gzip", "wrong checksum", "a damaged byte"],
 )
 def test_a_corrupt_archive_is_refused(tmp_path, monkeypatch, damage):
     path = tmp_path / "spambase.data.gz"
@@ -36,3 +44,10 @@ def test_a_corrupt_archive_is_refused(tmp_path, monkeypatch, damage):
     monkeypatch.setattr(spambase, "SHIPPED", path)
     with pytest.raises(ValueError, match=r"spambase\.data\.gz cannot be unpacked"):
         spambase.load()
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, os.mkdir])
+def test_only_a_regular_file_is_read(tmp_path, make):
+    make(tmp_path / "spambase.data")
+    with pytest.raises(ValueError, match=r"spambase\.data needs to be a regular file"):
+        spambase.load(tmp_path)

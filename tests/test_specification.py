@@ -134,6 +134,18 @@ def plain_run(model=None, edges=None, engine=train.plain, **options):
     return train.run(Setting(model, X, y, batch_size=2, **s), test, W, 0, 1, engine)
 
 
+def released_run(name):
+    """A run with one of the released code's differences."""
+    difference = released.DIFFERENCES[name]
+    model = models.mlp([3, 2, 2])
+    plain_run(
+        difference.model(model) if difference.model else model,
+        engine=lambda s: released.engine(s, released.in_the_round([name])),
+        attack=next(iter(difference.attacks), "foe"),
+        rule=next(iter(difference.rules), "adaptive"),
+    )
+
+
 def all_plain_runs(file_of_edges):
     for rule in RULES:
         plain_run(rule=rule)
@@ -145,7 +157,8 @@ def all_plain_runs(file_of_edges):
     for optimizer in OPTIMIZERS:
         plain_run(optimizer=optimizer, risk="batch", step_size=lambda k, t: 0.1 / (k + t), l2=0.1)
     plain_run(models.cnn(side=4, channels=(2,), hidden=2, classes=2))
-    plain_run(engine=lambda setting: released.engine(setting, 0.5))
+    for name in {name for task in ("spambase", "har", "mnist") for name in released.of_task(task)}:
+        released_run(name)
     with pytest.raises(arrays.DeviceError):  # what a plain run with --gpu enters where there is none
         arrays.choose(True)
 

@@ -21,7 +21,7 @@ REFIMPL = Path(train.__file__).parent
 
 
 def configs(task, options=""):
-    return cli.configs(task, cli.parser(task).parse_args(options.split()))
+    return cli.configs(task, cli.parse(task, options.split())[1])
 
 
 def config(**changes):

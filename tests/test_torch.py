@@ -219,17 +219,19 @@ def torch_rule(rule, M, f):
     return M[torch.argmin(D.sum(dim=1))]
 
 
-def torch_message(attack, own, honest, signals, n, f):
+def torch_message(attack, own, corrupted, honest, signals):
+    n, f = len(corrupted) + len(honest), len(corrupted)
     if attack == "sign-flip":
         return -own
     if attack == "arbitrary":
         return own * torch.tensor(signals)
     if attack == "foe":
         return -honest.mean(dim=0)
-    if attack == "alie":
+    if attack in ("alie", "alie-corrupted"):
         share = (n - f - (n // 2 + 1 - f)) / (n - f)
         z = torch.distributions.Normal(0.0, 1.0).icdf(torch.tensor(share, dtype=torch.float64))
-        return honest.mean(dim=0) - z * honest.std(dim=0, correction=0)
+        seen = honest if attack == "alie" else corrupted
+        return seen.mean(dim=0) - z * seen.std(dim=0, correction=0)
     return own
 
 
@@ -246,8 +248,9 @@ def torch_algorithm_1(s, W, count, seed):
             worker.learn(own_rows)
         sent = [worker.get() for worker in workers]
         honest = torch.stack([sent[k] for k in range(N) if k not in bad])
+        corrupted = torch.stack([sent[k] for k in bad]) if bad else honest[:0]
         for i, k in enumerate(bad):
-            sent[k] = torch_message(s.attack, sent[k], honest, signals[i], N, len(bad))
+            sent[k] = torch_message(s.attack, sent[k], corrupted, honest, signals[i])
         for k in range(N):
             if k in bad or s.rule == "local":
                 continue

@@ -1,11 +1,15 @@
 """Whole runs on the specification: draws, evaluation, refusals. Single rounds are in test_algorithm.py."""
 
+import copy
+import itertools
+import json
+
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from problems import GRAPHS, MODEL, after, held_out, initial, local_data, padded, run, sends, setting
 
-from refimpl import aggregate, attacks, graphs, train
+from refimpl import aggregate, attacks, draws, graphs, released, train
 
 # --- Runs ---------------------------------------------------------------------------------------------------
 
@@ -53,6 +57,20 @@ def test_evaluation_by_hand(engine):
     assert numbers["highest_loss"] == pytest.approx(max(loss))
     assert numbers["mean_loss"] == pytest.approx(np.mean(loss))
     assert numbers["not_finite"] == 0
+
+
+@pytest.mark.parametrize("engine", [train.plain, train.fast], ids=["plain", "fast"])
+def test_history_is_the_evaluation_of_the_states_at_the_ends_of_epochs(engine):
+    """After aggregation. Two rounds are an epoch, so that neither the first nor every round is one's end."""
+    s, test, W = setting(rule="average", attack="foe", batch_size=4), held_out(local_data()), initial()
+    assert draws.rounds_per_epoch(train.sizes(s), s.batch_size) == 2
+    states = [result.state.W.copy() for result in itertools.islice(train.rounds(s, W, 3, engine), 6)]
+    result = train.run(s, test, W, seed=3, epochs=3, engine=engine)
+    expected = [train.evaluate(s, test, states[i], engine) for i in (1, 3, 5)]
+    for name, column in result.history.items():
+        assert column == [numbers[name] for numbers in expected], name
+    assert len(set(result.history["mean_loss"])) == 3
+    assert_array_equal(result.W, states[5])
 
 
 @pytest.mark.parametrize("graph", GRAPHS)
@@ -123,8 +141,86 @@ def test_cooperation_helps_on_this_problem():
             r"worker 2, with 1 neighbours: trimmed_mean needs n >= 2f \+ 1 models, got n=2, f=1",
         ),
         ({"graph": graphs.from_edges(7, [(0, 1)])}, "no path leads from worker 0 to worker 2"),
+        ({"risk": None}, "unknown risk None, choose from local, batch"),
+        ({"graph": ~np.eye(7, dtype=bool)}, "the graph must be symmetric, and every worker its own neighbour"),
+        ({"graph": np.triu(graphs.complete(7))}, "the graph must be symmetric"),
     ],
 )
 def test_a_setting_that_cannot_be_trained_is_refused(options, message):
     with pytest.raises(ValueError, match=message):
         run(setting(**options), 1)
+
+
+@pytest.mark.parametrize(
+    ("worker", "label", "message"),
+    [
+        (3, -1, "every worker needs a row to train on, got none for worker 3"),
+        (2, 2, "labels must be 0 to 1, or -1 for padding, got -1 to 2"),
+        (2, -2, "labels must be 0 to 1, or -1 for padding, got -2 to 1"),
+    ],
+)
+def test_labels_that_are_no_classes_are_refused(worker, label, message):
+    s = setting()
+    y = s.y.copy()
+    y[worker] = label if label == -1 else np.where(y[worker] == 1, label, y[worker])
+    test = held_out(local_data())
+    with pytest.raises(ValueError, match=message):
+        train.run(s._replace(y=y), test, initial(), seed=0, epochs=1)
+
+
+@pytest.mark.parametrize("epochs", [0, -1, 0.5, 1.0, "1", None])
+def test_epochs_are_a_whole_number(epochs):
+    """Half an epoch would never end."""
+    with pytest.raises(ValueError, match=f"needs a whole number of epochs, 1 or more, got {epochs!r}"):
+        run(setting(), epochs)
+    assert len(run(setting(), np.int64(1)).history["worst_own"]) == 1
+
+
+def test_every_worker_needs_a_row_to_be_tested_on():
+    test = held_out(local_data())
+    with pytest.raises(ValueError, match="every worker needs a row of its own to be tested on"):
+        train.run(setting(), test._replace(own=test.own & False), initial(), seed=0, epochs=1)
+
+
+def test_whom_the_normal_workers_listen_to():
+    s = setting(rows=[4, 4, 4], attackers=[1])
+    C = np.array([[0.5, 0.25, 0.25], [0, 0, 0], [0, 0, 1.0]])
+    assert train.listening(s, C) == {"attacker_weight": 0.125, "passing": 1.0}
+    alone = np.array([[0, 0.5, 0.5], [0, 0, 0], [0, 0, 1.0]])  # one that does not pass its own filter
+    assert train.listening(s, alone) == {"attacker_weight": 0.25, "passing": 1.0}
+
+
+def test_weights_are_kept_after_some_epochs():
+    result = run(setting(), 9)
+    assert list(result.weights_at) == [1, 2, 4, 9]
+    assert_array_equal(result.weights_at[9], result.weights)
+    assert len(result.history["passing"]) == 9
+    assert run(setting(rule="median"), 2).weights_at == {}
+
+
+# --- Going on after a stop ------------------------------------------------------------------------------------
+
+
+def places(s, epochs, engine):
+    """The result of a run, and where it was after each round but the last, copied."""
+    found = []
+    args = (s, held_out(local_data()), initial(), 0, epochs, engine)
+    result = train.run(*args, after_round=lambda progress: found.append(copy.deepcopy(progress())))
+    return result, found, args
+
+
+@pytest.mark.parametrize("attack", ["arbitrary", "alie"])
+@pytest.mark.parametrize("name", ["plain", "fast", "released"])
+def test_a_run_goes_on_from_any_round_to_the_same_bytes(name, attack):
+    on = ["smoothed-risk", "previous-message", "idle-attackers"]
+    engine = {"plain": train.plain, "fast": train.fast, "released": lambda s: released.engine(s, on)}[name]
+    result, found, args = places(setting(attack=attack, optimizer="adam"), 4, engine)
+    assert len(found) == 4 * 2 - 1
+    for progress in found:
+        place = json.loads(json.dumps(progress.place))  # as a file would hold it
+        again = train.run(*args, since=copy.deepcopy(progress)._replace(place=place))
+        assert_array_equal(again.W, result.W)
+        assert again.history == result.history
+        assert list(again.weights_at) == list(result.weights_at)
+        assert_array_equal(again.weights, result.weights)
+        assert again.accuracy == result.accuracy

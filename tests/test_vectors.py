@@ -23,6 +23,7 @@ FOLDER = ROOT / "tests" / "vectors"
 sys.path.insert(0, str(FOLDER))
 
 from functions import FUNCTIONS  # noqa: E402
+from published import kept  # noqa: E402
 from schema import problem  # noqa: E402
 
 FILES = {path.stem: json.loads(path.read_text()) for path in sorted((FOLDER / "v1").glob("*.json"))}
@@ -71,7 +72,10 @@ def encode(value):
 
 @pytest.mark.parametrize("case", each("cases"))
 def test_refimpl_gives_the_expected_numbers(case):
-    made = run(case)
+    try:
+        made = run(case)
+    except ValueError as error:
+        pytest.fail(f"refused: {error}")
     assert set(made) == set(case["expected"])
     for key, expected in case["expected"].items():
         assert vectors.parting(key, expected, encode(made[key]), case["tolerances"][key]) is None
@@ -110,6 +114,8 @@ def test_a_file_is_of_the_form_that_it_promises(name):
     entries = [*file["cases"], *file["errors"]]
     assert len({entry["id"] for entry in entries}) == len(entries)
     for case in file["cases"]:
+        outputs = file["outputs"][case["function"]]
+        assert list(case["expected"]) == [name for name in outputs if name in case["expected"]]
         assert set(case["tolerances"]) == set(case["expected"])
     for array in arrays(entries):
         assert math.prod(array["shape"]) == len(array["data"])
@@ -134,6 +140,8 @@ def test_decimals_round_trip(name):
         (lambda f: f.update(version=2), "file.version: needs 1"),
         (lambda f: f.update(version=True), "file.version: needs 1"),
         (lambda f: f.update(notes=[]), "file.notes: needs 1 entries"),
+        (lambda f: f.update(outputs=["weights"]), "file.outputs: needs object"),
+        (lambda f: f["outputs"].update(adaptive_weights="weights"), "outputs.adaptive_weights: needs array"),
         (lambda f: f["cases"][0].update(comment="A good case."), "comment: needs the form"),
         (lambda f: f["cases"][0].update(id="Two words"), "id: needs the form"),
         (lambda f: f["cases"][0]["tolerances"].update(weights="roughly"), "tolerances.weights: needs 'exact'"),
@@ -168,8 +176,22 @@ def test_the_files_are_what_the_generator_writes(tmp_path):
             for version in (file, again[name])
         ]
         assert fixed[0] == fixed[1]
-        for key in ("name", "version", "reference", "notes", "errors"):
+        for key in ("name", "version", "reference", "notes", "outputs", "errors"):
             assert file[key] == again[name][key]
+
+
+def test_a_published_number_stays_to_the_last_bit(tmp_path):
+    """What the generator adds comes behind it. A number that is not close to the published one is refused."""
+    path, published = tmp_path / "rules.json", FILES["rules"]
+    path.write_text(json.dumps(published | {"cases": published["cases"][:2]}))
+    again = copy.deepcopy(published)
+    first, new = again["cases"][0]["expected"]["w"]["data"], again["cases"][2]["expected"]["w"]["data"]
+    first[0], new[0] = np.nextafter(first[0], 9).item(), 8.0
+    assert kept(again, path)["cases"] == [*published["cases"][:2], *again["cases"][2:]]
+    assert kept(again, tmp_path / "new.json") == again
+    first[0] += 1e-6
+    with pytest.raises(AssertionError, match=r"rules/average-is-the-mean-of-the-rows.*\n.*w\[0\]"):
+        kept(again, path)
 
 
 # --- python -m refimpl.vectors check ------------------------------------------------------------------------

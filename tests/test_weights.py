@@ -120,6 +120,12 @@ def test_own_must_be_one_of_the_neighbours(own):
         aggregate.adaptive_weights(np.ones(3), own)
 
 
+@pytest.mark.parametrize("own", [7, [0, 3], [-1, 2]])
+def test_own_in_an_array_must_be_one_of_the_neighbours(own):
+    with pytest.raises(ValueError, match="0 <= own < n"):
+        aggregate.adaptive_weights(np.ones((2, 3)), np.array(own))
+
+
 # --- Eq. (3) ------------------------------------------------------------------------------------------------
 
 

@@ -183,6 +183,10 @@ const ATTACKS = {
     const z = alieZ(own.length + honest.length, own.length);
     return own.map(() => aLittleIsEnough(honest, z));
   },
+  "alie-corrupted": (own, honest) => {
+    const z = alieZ(own.length + honest.length, own.length);
+    return own.map(() => aLittleIsEnough(own, z));
+  },
 };
 
 // --- Layers, for one sample: forward, and backward from dy, the derivative of the loss by the output ------------

@@ -9,8 +9,18 @@ figures.py      the figure
 options.py      the command line's options
 cli.py          the command line
 files.py        writing files
+endings.py      signals, closed pipes, full disks
 """
 
-from refimpl.experiments.cli import main
+from refimpl.experiments.endings import ended
 
-__all__ = ["main"]
+
+def main(task: str, argv: list[str] | None = None) -> int:
+    """The command line of a name in TASKS; the exit status."""
+
+    def command() -> int:
+        from refimpl.experiments import cli  # takes a second, in which Ctrl-C is as welcome as later
+
+        return cli.main(task, argv)
+
+    return ended(command, "interrupted; finished runs are kept, the same command does the rest")

@@ -1,6 +1,7 @@
-"""The figure of a grid of results, like the paper's Fig. 1 to 3. Needs matplotlib, an extra."""
+"""Figures of a grid of results, like those of the paper. Needs matplotlib, an extra."""
 
 import io
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -8,13 +9,25 @@ import numpy as np
 
 from refimpl.aggregate import RULES
 from refimpl.attacks import ATTACKS
+from refimpl.experiments.compare import interval
 from refimpl.experiments.files import write
-from refimpl.experiments.report import Results, present, rules_of, select
+from refimpl.experiments.summary import Results, present, rules_of, select
 from refimpl.related import SYSTEMS
 
 # Colour-blind safe (Okabe and Ito), for the rules in the order of RULES, then systems.
 COLOURS = ("#D55E00", "#E69F00", "#0072B2", "#56B4E9", "#009E73", "#CC79A7", "#7F7F7F")
-MORE_DASHES = ("-.", ":", "--", (0, (6, 1, 1, 1, 1, 1)))  # for systems, and for rules beyond the package's own
+MORE_DASHES = ("-.", ":", "--", (0, (6, 1, 1, 1, 1, 1)))  # for systems, and rules beyond the package's own
+MARKERS = "osv^D<>P"
+PANEL = 1.75  # inches: two make a column of a paper
+TEXT: Any = {"font.size": 8, "axes.titlesize": 8, "axes.linewidth": 0.6, "pdf.fonttype": 42}
+SHOWN = {
+    "worst_own": "worst test accuracy, own split",
+    "mean_own": "mean test accuracy, own split",
+    "worst_whole": "worst test accuracy, whole",
+    "highest_loss": "highest training loss",
+    "attacker_weight": "weight on attackers",
+    "passing": "neighbours that pass",
+}
 
 
 class Style(NamedTuple):
@@ -25,56 +38,134 @@ class Style(NamedTuple):
     linewidth: float
 
 
+def place_of(rule: str) -> int:
+    """Among the rules, then systems."""
+    return list(RULES | SYSTEMS).index(rule)
+
+
 def style_of(rule: str) -> Style:
     """By its place in RULES: the first, the paper's, is thick; the eighth, `local`, is black and dashed."""
     own = (*((colour, "-") for colour in COLOURS), ("#000000", "--"))
     more = [(colour, dash) for dash in MORE_DASHES for colour in COLOURS]
-    place = list(RULES | SYSTEMS).index(rule)
+    place = place_of(rule)
     colour, dash = own[place] if place < len(own) else more[(place - len(own)) % len(more)]
-    return Style(colour, dash, 1.1 if place else 2.4)
+    return Style(colour, dash, 0.9 if place else 2.0)
 
 
-def figure(results: Results, title: str, path: Path) -> None:
-    """Worst test accuracy of the normal workers by epoch, one panel per attack, one line per rule.
+def figure(results: Results, title: str, path: Path, shows: Sequence[str] = ("worst_own",)) -> None:
+    """A panel per attack and number shown, a line per rule; written as PNG and as PDF.
 
-    Averaged over the seeds.
+    Over several seeds the mean, with a band for the 95 % interval. Runs of one epoch become dots.
     """
+    import matplotlib
     from matplotlib.figure import Figure
 
-    attacks = present(results, "attack", ATTACKS)
-    columns = min(3, len(attacks) + 1)
-    lines = -(-(len(attacks) + 1) // columns)  # one panel more, for the legend
-    fig = Figure(figsize=(1 + 3.2 * columns, 1 + 2.6 * lines), layout="constrained")
-    axes = fig.subplots(lines, columns, sharex=True, sharey=True, squeeze=False).ravel()
-    for ax, attack in zip(axes, attacks, strict=False):
-        panel(ax, results, attack)
-    for ax in axes[len(attacks) :]:
-        ax.axis("off")
-    handles, labels = axes[0].get_legend_handles_labels()
-    size, ncols = ("medium", 1) if len(labels) < 12 else ("xx-small", 2)
-    legend = {"loc": "center", "frameon": False, "fontsize": size, "ncols": ncols}
-    axes[len(attacks)].legend(handles[::-1], labels[::-1], **legend)
-    fig.suptitle(title)
-    fig.supxlabel("epoch")
-    fig.supylabel("worst test accuracy")
-    buffer = io.BytesIO()
-    fig.savefig(buffer, dpi=120, format="png")
-    write(path, buffer.getvalue())
+    panels = [(attack, what) for attack in present(results, "attack", ATTACKS) for what in shows]
+    columns = min(len(panels), 2 if len(panels) in (2, 4) else 3)
+    rows = -(-len(panels) // columns)
+    with matplotlib.rc_context(TEXT):
+        fig = Figure(figsize=(max(2, columns) * PANEL, 1.45 * rows + 1.0), layout="constrained")
+        for i, spec in enumerate(centred(fig, len(panels), columns)):
+            ax = fig.add_subplot(spec)
+            panel(ax, results, *panels[i])
+            if len(epochs(results)) > 1 and i + columns >= len(panels):
+                ax.set_xlabel("epoch")
+            if len(shows) > 1:
+                ax.set_ylabel(SHOWN[panels[i][1]].partition(",")[0])
+        fig.suptitle(caption(results, title, shows), fontsize=8)
+        legend(fig)
+        save(fig, path)
 
 
-def panel(ax: Any, results: Results, attack: str) -> None:
-    """A line per rule under one attack."""
+def centred(fig: Any, count: int, columns: int) -> list[Any]:
+    """Places for `count` panels, the last row in the middle."""
+    rows = -(-count // columns)
+    grid = fig.add_gridspec(rows, 2 * columns)
+    missing = rows * columns - count
+    starts = [(i // columns, 2 * (i % columns)) for i in range(count)]
+    return [grid[r, c + missing * (r == rows - 1) : c + missing * (r == rows - 1) + 2] for r, c in starts]
+
+
+def caption(results: Results, title: str, shows: Sequence[str]) -> str:
+    """What the panels have in common."""
+    c, seeds = results[0]["config"], sorted({run["config"]["seed"] for run in results})
+    which = f"seeds {seeds[0]} to {seeds[-1]}" if len(seeds) > 1 else f"seed {seeds[0]}"
+    lies = any(ATTACKS[run["config"]["attack"]].lies for run in results)
+    sizes = f"N = {c['workers']}, F = {c['attackers'] if lies else 0}, {which}"
+    return f"{title}\n{sizes}; {SHOWN[shows[0]]}" if len(shows) == 1 else f"{title}: {sizes}"
+
+
+def legend(fig: Any) -> None:
+    """All rules below the panels, the paper's first."""
+    handles, labels = fig.axes[0].get_legend_handles_labels()
+    columns = 4 if len(fig.axes) > 1 else 3
+    fig.legend(handles[::-1], labels[::-1], loc="outside lower center", ncols=columns, frameon=False)
+
+
+def save(fig: Any, path: Path) -> None:
+    """For the screen and, with vectors, for print."""
+    for kind in ("png", "pdf"):
+        buffer = io.BytesIO()
+        undated = {"CreationDate": None} if kind == "pdf" else {}
+        fig.savefig(buffer, dpi=200, format=kind, metadata=undated)
+        write(path.with_suffix(f".{kind}"), buffer.getvalue())
+
+
+def epochs(results: Results) -> range:
+    """1, 2, ... as far as the longest run went."""
+    return range(1, 1 + max(len(run["history"]["worst_own"]) for run in results))
+
+
+def panel(ax: Any, results: Results, attack: str, what: str = "worst_own") -> None:
+    """One number under one attack."""
+    rules = [r for r in rules_of(results) if curves(results, r, attack, what).size]
+    (lines if len(epochs(results)) > 1 else dots)(ax, results, rules, attack, what)
+    ax.set_title(ATTACKS[attack].label)
+    ax.grid(alpha=0.3, linewidth=0.5)
+
+
+def curves(results: Results, rule: str, attack: str, what: str) -> np.ndarray:
+    """(seeds, epochs); a number that was lost is NaN."""
+    found = [run["history"][what] for run in select(results, rule, attack) if what in run["history"]]
+    return np.array(found, dtype=float)
+
+
+def lines(ax: Any, results: Results, rules: list[str], attack: str, what: str) -> None:
+    """A line per rule; markers at different epochs, so that curves that coincide are told apart."""
     from matplotlib.ticker import MaxNLocator
 
-    table = RULES | SYSTEMS
-    for rule in reversed(rules_of(results)):  # the paper's rule on top
-        worst = np.mean([run["history"]["worst_own"] for run in select(results, rule, attack)], axis=0)
-        dot = "o" if len(worst) < 5 else None  # a line of one point would not be seen
-        style = style_of(rule)._asdict()
-        ax.plot(range(1, len(worst) + 1), worst, marker=dot, label=table[rule].label, **style)
-    ax.set_title(ATTACKS[attack].label)
-    ax.set_ylim(-0.03, 1.03)  # a line at 0 is seen beside the axis
-    ax.set_xlim(0, len(worst) + 1)
-    ax.xaxis.set_major_locator(MaxNLocator(integer=True))
-    ax.grid(alpha=0.3)
-    ax.tick_params(labelbottom=True)
+    x = np.array(epochs(results))
+    apart = max(1, len(x) // 5)  # epochs between two markers of a rule
+    for rule in reversed(rules):  # the paper's rule on top
+        values, style, place = curves(results, rule, attack, what), style_of(rule), place_of(rule)
+        mean, half = values.mean(axis=0), np.array([interval(v) for v in values.T])
+        first = place * apart // len(RULES) % apart
+        at = {"marker": marker_of(rule), "markersize": 3, "markevery": (first, apart)}
+        ax.plot(x, mean, label=label_of(rule), **style._asdict(), **at)
+        if len(values) > 1:
+            ax.fill_between(x, mean - half, mean + half, color=style.color, alpha=0.15, linewidth=0)
+    ax.set_xlim(0, len(x) + 1)
+    ax.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=5))
+    if "loss" not in what and "passing" not in what:
+        ax.set_ylim(-0.03, 1.03)  # a line at 0 is seen beside the axis
+
+
+def dots(ax: Any, results: Results, rules: list[str], attack: str, what: str) -> None:
+    """A dot per rule, with its interval."""
+    for y, rule in enumerate(reversed(rules)):
+        values, style = curves(results, rule, attack, what)[:, -1], style_of(rule)
+        half = interval(values) if len(values) > 1 else None
+        look = {"fmt": marker_of(rule), "markersize": 4, "color": style.color, "label": label_of(rule)}
+        ax.errorbar(values.mean(), y, xerr=half, **look)
+    ax.set_yticks([])
+    ax.set_ylim(-0.6, len(rules) - 0.4)
+    if "loss" not in what and "passing" not in what:
+        ax.set_xlim(-0.03, 1.03)
+
+
+def label_of(rule: str) -> str:
+    return (RULES | SYSTEMS)[rule].label
+
+
+def marker_of(rule: str) -> str:
+    return MARKERS[place_of(rule) % len(MARKERS)]

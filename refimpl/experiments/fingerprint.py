@@ -1,8 +1,8 @@
 """What a run's numbers depend on, in a few digits.
 
-A fingerprint changes with the configuration and with the code that computes the numbers, a user's own functions
-included; comments, docstrings and the files that only ask for runs or show them do not change it. What is in
-`related` changes only the fingerprints of its systems, never those of the paper's rules.
+A fingerprint changes with the configuration, the data and the code that computes the numbers, a user's own
+functions included; comments, docstrings and the files that only ask for runs or show them do not change it.
+What is in `related` changes only the fingerprints of its systems, never those of the paper's rules.
 """
 
 import ast
@@ -22,24 +22,24 @@ from refimpl.aggregate import RULES
 from refimpl.experiments.tables import entries, ours
 from refimpl.experiments.tasks import Config
 
-FRONT_END = {"vectors.py"} | {
-    f"experiments/{name}.py" for name in ("cli", "figures", "files", "options", "report")
-}
+SHOWING = "cli compare endings figures files options paper pictures progress report runs summary"
+FRONT_END = {"vectors.py"} | {f"experiments/{name}.py" for name in SHOWING.split()}
 
 
-def fingerprint(config: Config) -> str:
-    """Eight hexadecimal digits for the file's name."""
-    facts = [
-        asdict(replace(config, device=0)),
-        code_of_run(config),
-        [described(entry) for entry in entries(config)],
-    ]
-    return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:8]
+def fingerprint(config: Config, data: str) -> str:
+    """Eight hexadecimal digits for the file's name; `data` is the digest of the data."""
+    used = [described(entry) for entry in entries(config)]
+    return sha256([asdict(replace(config, device=0)), data, code_of_rule(config.rule), used])[:8]
 
 
-def code_of_run(config: Config) -> str:
-    """The digest of the code that computes the run."""
-    return code_digest() if config.rule in RULES else code_digest(related=True)
+def sha256(facts: Any) -> str:
+    """Of anything that JSON can hold."""
+    return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
+
+
+def code_of_rule(name: str) -> str:
+    """The digest of the code that computes runs of a rule, or of a system."""
+    return code_digest() if name in RULES else code_digest(related=True)
 
 
 @functools.cache

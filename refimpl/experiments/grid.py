@@ -1,17 +1,19 @@
 """A grid of runs: in parallel, resumable, one JSON file per run.
 
 A run is named by its `Config`. Its file carries the configuration in full, and in its name a fingerprint of
-the configuration and of the code that computed it: the same command finishes what is missing, while another
-option or an edited rule never reuses a stale result and never overwrites one.
+the configuration, the data and the code: the same command finishes what is missing, while another option, other
+data or an edited rule never reuse a stale result and never overwrite one. A file that is not as it was written
+is set aside.
 """
 
+import contextlib
 import functools
 import json
 import math
 import platform
 import time
-from collections.abc import Iterator
-from dataclasses import asdict
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, replace
 from importlib.metadata import version
 from pathlib import Path
 from types import ModuleType
@@ -24,42 +26,63 @@ import refimpl
 from refimpl import arrays, draws, related, released, train
 from refimpl.aggregate import RULES
 from refimpl.algorithm import Setting
-from refimpl.experiments.files import write
-from refimpl.experiments.fingerprint import code_of_run, fingerprint
+from refimpl.experiments import checkpoints, progress
+from refimpl.experiments.endings import end_with_parent, reason, say
+from refimpl.experiments.files import set_aside, write
+from refimpl.experiments.fingerprint import code_of_rule, fingerprint, sha256
 from refimpl.experiments.tables import Added, added, install
-from refimpl.experiments.tasks import Config, build, bytes_per_round, rounds_of, schedule_of
+from refimpl.experiments.tasks import Config, build, bytes_per_round, data_digest, rounds_of, schedule_of
 
 
 def engine(config: Config, setting: Setting) -> train.Engine:
-    """What computes the rounds: a system, everything at once, or the specification, which smoothing needs."""
+    """What computes the rounds: all workers at once, the specification, the released code, or a system."""
     if config.rule not in RULES:
         return related.engine(config.rule, schedule_of(config, setting))
-    if config.smoothing < 1:
-        return functools.partial(released.engine, smoothing=config.smoothing)
+    if on := released.in_the_round(config.released):
+        return functools.partial(released.engine, on=on)
     return train.plain if config.plain else train.fast
 
 
-def run(config: Config, data_dir: str | None = None, threads: int = 1) -> dict[str, Any]:
-    """One run, as its file holds it.
+def run(
+    config: Config, data_dir: str | None = None, threads: int = 1, path: Path | None = None
+) -> dict[str, Any]:
+    """One run, as its file holds it. If `path` is that file, it goes on from the checkpoint beside it.
 
     How many threads a matrix product has decides no more than rounding.
     """
     start = time.perf_counter()
     xp = arrays.choose(config.gpu, config.device)
     setting, test, W = build(config, data_dir, xp)
+    rounds = draws.rounds_per_epoch(train.sizes(setting), config.batch_size)
     with threadpool_limits(threads):
-        result = train.run(setting, test, W, config.seed, config.epochs, engine(config, setting))
+        more = watched(path, config.epochs * rounds, xp) if path else ()
+        result = train.run(setting, test, W, config.seed, config.epochs, engine(config, setting), *more)
     return {
         "config": asdict(config),
+        "data": data_digest(config.task, data_dir),
         "attackers": setting.attackers.tolist(),
-        "rounds_per_epoch": draws.rounds_per_epoch(train.sizes(setting), config.batch_size),
+        "rounds_per_epoch": rounds,
         "bytes_per_round": bytes_per_round(config, setting),
         "history": {name: [_number(v) for v in column] for name, column in result.history.items()},
         "weights": None if result.weights is None else result.weights.tolist(),
+        "weights_at": {str(epoch): C.tolist() for epoch, C in result.weights_at.items()},
+        "accuracy": result.accuracy,  # of each normal worker
         "versions": versions(config, xp),
         "threads": threads,
         "seconds": time.perf_counter() - start,
     }
+
+
+def watched(path: Path, rounds: int, xp: ModuleType) -> tuple[train.Progress | None, Callable[[Any], None]]:
+    """Where the run was when it was stopped, and what to do after a round: keep that, tell how far it is."""
+    keep = checkpoints.keeper(checkpoints.path_of(path))
+    tell = progress.reporter(progress.path_of(path), rounds)
+
+    def after_round(where: Callable[[], train.Progress]) -> None:
+        keep(where)
+        tell(where)
+
+    return checkpoints.load(checkpoints.path_of(path), xp), after_round
 
 
 def _number(value: float) -> float | None:
@@ -69,7 +92,8 @@ def _number(value: float) -> float | None:
 
 def versions(config: Config, xp: ModuleType) -> dict[str, str]:
     packages = ("numpy", "scipy", "scikit-learn")
-    found = {"refimpl": refimpl.__version__, "code": code_of_run(config), "python": platform.python_version()}
+    code, python = code_of_rule(config.rule), platform.python_version()
+    found = {"refimpl": refimpl.__version__, "code": code, "python": python}
     found |= {name: version(name) for name in packages}
     return found | {xp.__name__: xp.__version__}
 
@@ -89,31 +113,76 @@ def seconds(config: Config, data_dir: str | None, threads: int = 1) -> float:
 # --- Files --------------------------------------------------------------------------------------------------
 
 
-def path_of(config: Config, out: Path) -> Path:
+def path_of(config: Config, out: Path, data_dir: str | None = None) -> Path:
     """The run's file: adaptive_alie_seed0_1a2b3c4d.json."""
-    return out / f"{config.rule}_{config.attack}_seed{config.seed}_{fingerprint(config)}.json"
+    digits = fingerprint(config, data_digest(config.task, data_dir))
+    return out / f"{config.rule}_{config.attack}_seed{config.seed}_{digits}.json"
 
 
-def saved(config: Config, out: Path) -> dict[str, Any] | None:
-    """The result of an earlier run, or None."""
-    path = path_of(config, out)
-    return json.loads(path.read_text()) if path.exists() else None
+def saved(config: Config, out: Path, data_dir: str | None = None) -> dict[str, Any] | None:
+    """The result of an earlier run, or None. A file in its place that does not hold it is set aside."""
+    path = path_of(config, out, data_dir)
+    if not path.exists():
+        return None
+    try:
+        result = read(path)
+        if result["config"] | {"device": 0} != json.loads(json.dumps(asdict(replace(config, device=0)))):
+            raise ValueError("it is of another run")
+        if result["data"] != data_digest(config.task, data_dir):
+            raise ValueError("it is of other data")
+    except (OSError, ValueError, RecursionError) as error:  # the last by brackets without end
+        say(f"{path} is not used ({reason(error)}); now {set_aside(path).name}, and computed again")
+        return None
+    return result
+
+
+def read(path: Path) -> dict[str, Any]:
+    """The result in a file. Raises OSError or ValueError unless it is as it was written."""
+    result = load(path)
+    if not isinstance(result, dict) or result.pop("sha256", None) != seal(result):
+        raise ValueError("not as it was written")
+    return result
+
+
+def load(path: Path) -> Any:
+    """The JSON in a file, whatever it is."""
+    if not path.is_file():  # a pipe would keep us waiting
+        raise ValueError("not a file")
+    return json.loads(path.read_text(encoding="utf-8"))
+
+
+def seal(result: dict[str, Any]) -> str:
+    """The checksum of all that a repetition of the run would give again."""
+    return sha256({key: value for key, value in result.items() if key != "seconds"})
+
+
+def outdated(out: Path) -> int:
+    """How many results in the folder were computed by another version of the code."""
+    count = 0
+    for path in out.glob("*.json"):
+        with contextlib.suppress(Exception):  # it may be anything
+            result = load(path)
+            count += result["versions"]["code"] != code_of_rule(result["config"]["rule"])
+    return count
 
 
 def run_to_file(
     config: Config, path: Path, data_dir: str | None, threads: int, entries: Added
 ) -> dict[str, Any]:
-    """Runs, writes the file, and only then returns the result. `entries` are those that a user has added."""
+    """Runs, writes the file, and returns what it holds. `entries` are those that a user has added."""
+    end_with_parent()
     install(entries)
-    result = run(config, data_dir, threads)
-    write(path, json.dumps(result, indent=1, allow_nan=False) + "\n")
+    result = json.loads(json.dumps(run(config, data_dir, threads, path), allow_nan=False))
+    write(path, json.dumps(result | {"sha256": seal(result)}, indent=1) + "\n")
+    for beside in (checkpoints.path_of(path), progress.path_of(path)):
+        beside.unlink(missing_ok=True)
     return result
 
 
 def run_all(
     configs: list[Config], out: Path, jobs: int, data_dir: str | None, threads: int = 1
 ) -> Iterator[dict[str, Any]]:
-    """Runs them, `jobs` at a time, yielding each result as soon as its file is written."""
+    """Runs them, up to `jobs` at a time, yielding each result as soon as its file is written."""
     entries, job = added(), joblib.delayed(run_to_file)
     pool = joblib.Parallel(n_jobs=jobs, return_as="generator_unordered")
-    yield from pool(job(c, path_of(c, out), data_dir, threads, entries) for c in configs)
+    yield from pool(job(c, path_of(c, out, data_dir), data_dir, threads, entries) for c in configs)

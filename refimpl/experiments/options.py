@@ -8,30 +8,44 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NoReturn
 
+from data_loaders.download import one_line
 from data_loaders.partition import PARTITIONS
 from refimpl.aggregate import RULES
 from refimpl.attacks import ATTACKS
-from refimpl.experiments.tables import TABLES
+from refimpl.experiments.endings import reason
+from refimpl.experiments.files import make_folder
+from refimpl.experiments.paper import FIGURES, presets
 from refimpl.experiments.tasks import DTYPES, FEATURES, TASKS
+from refimpl.graphs import GRAPHS
 from refimpl.optim import OPTIMIZERS
 from refimpl.related import SYSTEMS
+from refimpl.related.schedules import SCHEDULES
+from refimpl.released import DIFFERENCES
 
-LISTED = {
-    "Rules": "rule",
-    "Systems, beside the rules": "system",
-    "Attacks": "attack",
-    "Graphs": "graph",
-    "Schedules of a graph, for systems": "graph_schedule",
-    "Partitions": "partition",
-    "Features": "features",
-    "Optimizers": "optimizer",
+LISTED: dict[str, dict[str, Any]] = {
+    "Rules": RULES,
+    "Systems, beside the rules": SYSTEMS,
+    "Attacks": ATTACKS,
+    "Graphs": GRAPHS,
+    "Schedules of a graph, for systems": SCHEDULES,
+    "Partitions": PARTITIONS,
+    "Features": FEATURES,
+    "Optimizers": OPTIMIZERS,
+    "Differences of the released code": DIFFERENCES,
 }
 
 
 class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """One line, status 2."""
-        self.exit(2, f"{self.prog}: {message}\n")
+        self.exit(2, f"{self.prog}: {one_line(message)}\n")
+
+    def need_folder(self, path: Path) -> None:
+        """Makes the folder for what will be computed, or ends now if nothing could be written to it."""
+        try:
+            make_folder(path)
+        except OSError as error:
+            self.error(f"--out needs a folder that can be written to, got {reason(error)}")
 
 
 class HelpFormatter(argparse.HelpFormatter):
@@ -66,7 +80,7 @@ class List(argparse.Action):
     """Prints the tables and ends, as --help does."""
 
     def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> None:
-        print("\n\n".join(listing(title, TABLES[kind]) for title, kind in LISTED.items()))
+        print("\n\n".join(listing(title, table) for title, table in LISTED.items()))
         parser.exit()
 
 
@@ -76,23 +90,30 @@ def listing(title: str, table: dict[str, Any]) -> str:
     for name, entry in table.items():
         number = getattr(entry, "number", "")
         reference = "" if entry.reference == "-" else f" [{entry.reference}]"
+        knows = f"; knows {entry.knows}" if getattr(entry, "lies", False) else ""
         name = f"{name}:{number} " if number else f"{name} "
-        text = f"{name:16}{entry.about}{reference}"
-        lines.append(textwrap.fill(text, 80, initial_indent="  ", subsequent_indent=" " * 18))
+        text = f"{name:22}{entry.about}{reference}{knows}"
+        lines.append(textwrap.fill(text, 80, initial_indent="  ", subsequent_indent=" " * 24))
     return "\n".join(lines)
 
 
 # --- What an option takes -----------------------------------------------------------------------------------
 
 
-def whole_number(least: int) -> Any:
+def shown(text: str) -> str:
+    """What was typed, as far as it fits in a line."""
+    return (text if len(text) <= 40 else f"{text[:40]}...").strip() or "nothing"
+
+
+def whole_number(least: int, most: int = 10**9) -> Any:
     def parse(text: str) -> int:
         try:
             value = int(text)
         except ValueError:
             value = least - 1
-        if value < least:
-            raise argparse.ArgumentTypeError(f"needs a whole number, {least} or more, got {text}")
+        if not least <= value <= most:
+            needs = f"up to {most}" if value > most else f"{least} or more"
+            raise argparse.ArgumentTypeError(f"needs a whole number, {needs}, got {shown(text)}")
         return value
 
     return parse
@@ -107,10 +128,16 @@ def number(needs: str, low: float, high: float = math.inf, or_low: bool = False)
         except ValueError:
             value = math.nan
         if not (low < value <= high or (or_low and value == low)) or math.isinf(value):
-            raise argparse.ArgumentTypeError(f"needs a number {needs}, got {text}")
+            raise argparse.ArgumentTypeError(f"needs a number {needs}, got {shown(text)}")
         return value
 
     return parse
+
+
+def folder(text: str) -> Path:
+    if not text or not text.isprintable():
+        raise argparse.ArgumentTypeError(f"needs the name of a folder, got {text!r}")
+    return Path(text)
 
 
 # --- The options --------------------------------------------------------------------------------------------
@@ -137,8 +164,18 @@ def parser(task: str) -> Parser:
     learning(p.add_argument_group("learning"))
     machine(p.add_argument_group("the machine"))
     output(p.add_argument_group("output"), task)
-    p.set_defaults(**preset.defaults)
+    p.set_defaults(figure=None, **preset.defaults)
     return p
+
+
+def parse(task: str, argv: list[str] | None) -> tuple[Parser, argparse.Namespace]:
+    """The parser and what was typed, on top of what --figure and the like stand for."""
+    p = parser(task)
+    first = p.parse_args(argv)
+    if getattr(first, "dataset", task) != task:
+        return parse(first.dataset, argv)
+    p.set_defaults(task=task, **presets(task, first))
+    return p, p.parse_args(argv)
 
 
 def choice(group: Any, option: str, names: Iterable[str], help: str, **more: Any) -> None:
@@ -150,12 +187,15 @@ def what_to_run(group: Any, task: str) -> None:
     add = group.add_argument
     if datasets := TASKS[task].datasets:
         choice(group, "--dataset", datasets, " or ".join(datasets) + ", which needs no download", default=task)
-    names: list[str] = list(ATTACKS)
-    both, help = [*RULES, *SYSTEMS], "one or more, systems of other papers too"
-    add("--rules", nargs="+", choices=both, default=list(RULES), metavar="NAME", help=help)
-    add("--attacks", nargs="+", choices=names, default=names, metavar="NAME", help="one or more")
-    seeds = "one or more; the table shows the mean"
-    add("--seeds", nargs="+", type=whole_number(0), default=[0], metavar="K", help=seeds)
+    for option, table, more in (("--rules", RULES, SYSTEMS), ("--attacks", ATTACKS, {})):
+        default = [name for name, entry in table.items() if getattr(entry, "by_default", True)]
+        help = "one or more, systems of other papers too" if more else "one or more"
+        add(option, nargs="+", choices=[*table, *more], default=default, metavar="NAME", help=help)
+    if figures := FIGURES.get(task):
+        every = f"of the paper, with all that it needs: {', '.join(figures)}"
+        choice(group, "--figure", figures, every)
+    add("--repeats", type=whole_number(1, 1000), metavar="R", help="seeds 0 to R - 1; shows 95 %% intervals")
+    add("--seeds", nargs="+", type=whole_number(0, 2**63 - 1), default=[0], metavar="K", help="one or more")
     add("--epochs", type=whole_number(1), metavar="T", help="passes over the local data")
 
 
@@ -173,8 +213,6 @@ def network(group: Any) -> None:
 def learning(group: Any) -> None:
     add = group.add_argument
     choice(group, "--risk", ("local", "batch"), "score models on all local data or on the batch")
-    share = number("above 0 and up to 1", 0, 1)
-    add("--smoothing", type=share, metavar="A", default=1.0, help="share of the new risk in a running average")
     choice(group, "--optimizer", OPTIMIZERS, "of the local step: " + " or ".join(OPTIMIZERS))
     add("--lr", type=number("above 0", 0), metavar="MU", help="learning rate, mu in Eq. (2)")
     l2 = number("of 0 or more", 0, or_low=True)
@@ -182,6 +220,10 @@ def learning(group: Any) -> None:
     add("--batch-size", type=whole_number(1), metavar="B", help="rows per local step")
     choice(group, "--features", FEATURES, " or ".join(FEATURES))
     choice(group, "--dtype", DTYPES, " or ".join(DTYPES))
+    protocols = ("paper", "released")
+    choice(group, "--protocol", protocols, "the paper's, or its authors' code's", default="paper")
+    names, one = list(DIFFERENCES), "single differences of that code"
+    add("--released", nargs="+", choices=names, default=[], metavar="NAME", help=one)
 
 
 def machine(group: Any) -> None:
@@ -192,7 +234,7 @@ def machine(group: Any) -> None:
     add("--jobs", type=whole_number(1), metavar="J", help="runs at a time (one per core; 1 with --gpu)")
     add(
         "--threads",
-        type=whole_number(1),
+        type=whole_number(1, 1000),
         metavar="K",
         help="of a run (the cores, shared by the runs under way)",
     )
@@ -200,7 +242,9 @@ def machine(group: Any) -> None:
 
 def output(group: Any, task: str) -> None:
     add = group.add_argument
-    add("--out", type=Path, metavar="FOLDER", default=Path("results") / task, help="for the results")
-    add("--data-dir", metavar="FOLDER", help="with the data (as shipped, or fetched once)")
+    add("--out", type=folder, metavar="FOLDER", default=Path("results") / task, help="for the results")
+    text_of = lambda text: str(folder(text))
+    add("--data-dir", type=text_of, metavar="FOLDER", help="with the data (as shipped, or fetched once)")
+    add("--dry-run", action="store_true", help="print the runs and how long they would take")
     add("--list", action=List, nargs=0, help="what each rule, attack, graph, ... is")
     add("-h", "--help", action="help", help="this text")

@@ -1,6 +1,7 @@
 """The paper's experiments, and the way from a configuration to the arrays of a run."""
 
 import functools
+import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from types import ModuleType
@@ -10,7 +11,7 @@ import numpy as np
 
 from data_loaders import Dataset, digits, har, mnist, spambase
 from data_loaders.partition import PARTITIONS, Partition, Parts, deal, split
-from refimpl import draws, graphs, models, related, train
+from refimpl import draws, graphs, models, related, released, train
 from refimpl.aggregate import RULES
 from refimpl.algorithm import Setting
 from refimpl.arrays import Array
@@ -124,11 +125,9 @@ class Config:
     partition: str
     features: str
     dtype: str
-    smoothing: float = 1.0  # of the risks, as in `released`; 1: none
+    released: tuple[str, ...] = ()  # names in `released.DIFFERENCES`
     l2: float = 0.0
-    graph_schedule: str = (
-        ""  # how the graph changes, for systems: see `related.schedules.build`; "": it does not
-    )
+    graph_schedule: str = ""  # for systems: how the graph changes, as in `related.schedules`; "": not at all
     plain: bool = False  # run the specification itself
     gpu: bool = False
     device: int = 0  # which GPU
@@ -152,7 +151,9 @@ def standardise(seen: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
     As if the workers had agreed on these two numbers per feature beforehand.
     """
     mean, std = seen.mean(axis=0), seen.std(axis=0)
-    return lambda X: (X - mean) / np.where(std > 0, std, 1)
+    varies = (seen != seen[0]).any(axis=0) & (std > 0)  # rounding may give a constant a deviation
+    mean, std = np.where(varies, mean, seen[0]), np.where(varies, std, 1)
+    return lambda X: (X - mean) / std
 
 
 FEATURES = {
@@ -170,10 +171,14 @@ def build(config: Config, data_dir: str | None = None, xp: ModuleType = np) -> t
     Raises ValueError if it cannot be run.
     """
     c, model = config, TASKS[config.task].model()
+    for difference in released.chosen(c.released):
+        model = difference.model(model) if difference.model else model
     count = c.attackers if ATTACKS[c.attack].lies else 0
     if not 0 <= count < c.workers:
         raise ValueError(f"one worker must be normal, got {count} attackers of {c.workers} workers")
     X, y, test = local_data(c, data_dir)
+    if c.batch_size > (rows := np.sum(y >= 0)):
+        raise ValueError(f"there are {rows} rows to train on in all, got a batch of {c.batch_size}")
     setting = Setting(
         model=model,
         X=xp.asarray(X.astype(c.dtype, copy=False)),
@@ -261,6 +266,21 @@ def build_data(
 @functools.lru_cache(maxsize=1)
 def _load(load: Callable[[str | None], Dataset], data_dir: str | None) -> Dataset:
     return load(data_dir)
+
+
+def data_digest(task: str, data_dir: str | None) -> str:
+    """Sixteen hexadecimal digits of the task's data."""
+    return _digest(TASKS[task].load, data_dir)
+
+
+@functools.lru_cache(maxsize=1)
+def _digest(load: Callable[[str | None], Dataset], data_dir: str | None) -> str:
+    digest = hashlib.sha256()
+    for array in _load(load, data_dir):
+        if array is not None:
+            digest.update(f"{array.dtype} {array.shape}".encode())
+            digest.update(np.ascontiguousarray(array).data)
+    return digest.hexdigest()[:16]
 
 
 def own_rows(data: Dataset, test_parts: Parts) -> HeldOut:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 import numpy as np
 from scipy.sparse.csgraph import connected_components
 
-from refimpl.aggregate import require_krum
+from refimpl.aggregate import require_krum, wide
 from refimpl.arrays import Array, module_of, quiet
 from refimpl.fast.parts import FLOATS, boxes, grain
 
@@ -41,11 +41,11 @@ def krum(W: Array, f: int) -> Array:
 @quiet
 def squared_distances(W: Array) -> Array:
     """`aggregate.squared_distances`, by products where they are faster: (..., n, d) -> (..., n, n)."""
-    return or_infinite(_distances(W).astype(W.dtype, copy=False))
+    return or_infinite(_distances(W).astype(wide(W).dtype, copy=False))
 
 
 def _distances(W: Array) -> Array:
-    return by_products(W) if _large(W) else by_differences(W)
+    return by_products(wide(W)) if _large(W) else by_differences(wide(W))
 
 
 def _large(W: Array) -> bool:
@@ -134,7 +134,7 @@ def _closest(W: Array, score: Callable[[Array], Array]) -> Array:
     if _large(W):
         best = np.asarray(best)
         for i in map(tuple, np.argwhere(rivals.sum(axis=-1) > 1)):
-            V = W[i]
+            V = wide(W[i])
             if (V[rivals[i]] != V[best[i]]).any():
                 best[i], _ = smallest(score(or_infinite(by_differences(V))))
     return xp.take_along_axis(W, best[..., None, None], axis=-2)[..., 0, :]

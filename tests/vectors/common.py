@@ -24,6 +24,7 @@ def file(name: str, reference: str, notes: list[str]) -> None:
         "version": 1,
         "reference": reference,
         "notes": notes,
+        "outputs": {},
         "cases": [],
         "errors": [],
     }
@@ -84,9 +85,16 @@ def add(name: str, id_: str, comment: str, function: str, inputs: dict, precise:
             if isinstance(value, list):  # names and shapes
                 continue
             assert_close(expected[key], value, tolerances[key], f"{name}/{id_}: {key}")
+    in_order(FILES[name]["outputs"].setdefault(function, []), list(expected))
     entry = {"id": id_, "comment": " ".join(comment.split()), "function": function}
     assert id_ not in [other["id"] for other in FILES[name]["cases"]], id_
     FILES[name]["cases"].append(entry | {"inputs": inputs, "expected": expected, "tolerances": tolerances})
+
+
+def in_order(outputs: list[str], names: list[str]) -> None:
+    """Adds to a function's list of outputs those that are new. Every case gives them in the list's order."""
+    outputs += [name for name in names if name not in outputs]
+    assert names == [name for name in outputs if name in names], (outputs, names)
 
 
 def kind(value: Any) -> str:

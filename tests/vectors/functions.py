@@ -6,6 +6,7 @@ import numpy as np
 import related_functions
 
 from refimpl import aggregate, algorithm, attacks, draws, graphs, layers, optim, released, train
+from refimpl.arrays import quiet
 from refimpl.attacks import ATTACKS, Attack
 
 
@@ -31,7 +32,7 @@ def prepared(model, X, y, graph, attackers, batch, lr, smoothing, **options):
         model.model, X, y, graph, attackers, step_size=lr, batch_size=batch.shape[-1], **options
     )
     train.check(s)
-    released.engine(s, smoothing)  # refuses a share that is none
+    released.smooth(np.ones(1), np.ones(1), smoothing)  # refuses a share that is none
     return s
 
 
@@ -44,7 +45,7 @@ def given(messages):
 def one_round(s, state, batch, signals, smoothing, smoothed):
     """The round, and the risks that its rule saw: those of the round, unless the case smooths them."""
     if smoothing < 1:
-        return released.round_(s, state, batch, signals, smoothing, smoothed)
+        return released.round_(s, state, batch, signals, {"smoothed-risk"}, smoothed, smoothing)
     made = algorithm.round_(s, state, batch, signals)
     return made, made.risks
 
@@ -153,10 +154,10 @@ FUNCTIONS = {
     "initial": lambda model, uniforms: {
         "W": draws.initial(model.model.layout, len(uniforms), Replay([uniforms]))
     },
-    "logits": lambda model, w, X: {"logits": model.model.logits(w, X)},
-    "risk": lambda model, w, X, y: {"risk": model.model.risk(w, X, y)},
+    "logits": quiet(lambda model, w, X: {"logits": model.model.logits(w, X)}),
+    "risk": quiet(lambda model, w, X, y: {"risk": model.model.risk(w, X, y)}),
     "gradient": lambda model, w, X, y: {"gradient": model.model.gradient(w, X, y)},
-    "predict": lambda model, w, X: {"labels": model.model.predict(w, X)},
+    "predict": quiet(lambda model, w, X: {"labels": model.model.predict(w, X)}),
     "sgd": lambda W, G, lr: {"W": optim.sgd(W, G, W[:0], lr, 1)[0]},
     "adam": adam,
     "complete": lambda n: {"graph": graphs.complete(n)},

@@ -2,13 +2,17 @@
 
     python tests/vectors/generate.py
 
-Importing a module of cases checks and computes them; see `common`.
+Importing a module of cases checks and computes them; see `common`. Cases are added: the numbers of those that a
+file holds already are checked and stay as they are.
 """
 
 import argparse
 from pathlib import Path
 
 import attack_and_graph_cases  # noqa: F401
+import later_network_cases  # noqa: F401
+import later_round_cases  # noqa: F401
+import later_rule_cases  # noqa: F401
 import layer_cases  # noqa: F401
 import model_cases  # noqa: F401
 import neighbourhood_cases  # noqa: F401
@@ -18,6 +22,7 @@ import rule_cases  # noqa: F401
 import trajectory_cases  # noqa: F401
 import weight_cases  # noqa: F401
 from common import FILES, encode, text
+from published import kept
 
 
 def main() -> None:
@@ -26,7 +31,8 @@ def main() -> None:
     folder = parser.parse_args().out
     folder.mkdir(parents=True, exist_ok=True)
     for name, content in FILES.items():
-        (folder / f"{name}.json").write_text(text(encode(content)) + "\n")
+        path = folder / f"{name}.json"
+        path.write_text(text(kept(encode(content), path)) + "\n")
     count = sum(len(content["cases"]) + len(content["errors"]) for content in FILES.values())
     print(f"{len(FILES)} files, {count} cases in {folder}")
 

@@ -125,6 +125,19 @@ def krum_in_an_attackers_small_neighbourhood():
     return "round", given
 
 
+@case("round")
+def adaptive_alie_corrupted():
+    """Catches knowledge of the honest models, and ddof 1: the attackers know only each other's models."""
+    given, made = one_round(attack="alie-corrupted", attackers=np.array([1, 4, 5]))
+    local, z = made["local"], alie_z(7, 3)
+    own, normal = local[given["attackers"]], np.delete(local, given["attackers"], axis=0)
+    mean, wider = own.mean(axis=0), own.std(axis=0, ddof=1)
+    wrong = a_little_is_enough(normal, z), a_little_is_enough(local, z), mean, mean - z * wider
+    unlike(made["sent"][1], *wrong, a_little_is_enough(own, -z))
+    assert np.array_equal(made["sent"][1], made["sent"][5])
+    return "round", given
+
+
 @error("round")
 def unknown_attack():
     """Catches attackers that behave when the name of the attack is misspelt."""

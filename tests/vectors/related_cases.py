@@ -5,7 +5,7 @@ turns no decision.
 """
 
 import numpy as np
-from common import Spec, case, draw, error, family, file, unlike
+from common import FILES, Spec, case, draw, error, family, file, unlike
 from functions import FUNCTIONS
 
 from refimpl import aggregate, graphs
@@ -28,6 +28,10 @@ file(
         "graph[k][l] says that l sends to k; of a directed graph the transpose is another.",
     ],
 )
+
+
+# In the order in which a round makes them; no case has all.
+FILES["related"]["outputs"]["related_rounds"] = ["sent_1", "sent_2", "sent_3", "weights", "W", "memory"]
 
 
 def setup(system, **changes):

@@ -55,8 +55,8 @@ def clear_round(given, made):
             continue
         members = np.flatnonzero(graph[k])
         M = sent[members]
-        if given["rule"] == "adaptive":
-            r = made["smoothed"][k]
+        r = made["smoothed"][k] if given["rule"] == "adaptive" else np.full(len(graph), nan)
+        if np.isfinite(r[k]):
             gap = abs(r[members] - r[k])[members != k]
             assert gap[np.isfinite(gap)].min() > MARGIN * r[k]
         if given["rule"] in ("krum", "medoid") and len(M) > 2:  # two models tie exactly
@@ -81,7 +81,7 @@ file(
     [
         "Rows of W are workers. risks[k][l] = r_k(sent[l]); smoothed is what Eq. (6) sees.",
         "risks and smoothed are NaN, weights 0, where l is not in N_k and in the attackers' rows.",
-        "Check the outputs in the order in which they are given: the first that differs is where to look.",
+        "Check the outputs in the order of `outputs`: the first that differs is where to look.",
     ],
 )
 

@@ -1,0 +1,82 @@
+"""Results on disk, read back: a folder of JSON files, or a CSV file with a line per run.
+
+The CSV keeps the last epoch of a run with its configuration and versions. It is small enough for a repository,
+so that runs made on different days add up.
+"""
+
+import csv
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any
+
+from refimpl.experiments.summary import Results, Row, csv_text
+from refimpl.experiments.tasks import Config
+
+NUMBERS = ("worst_own", "mean_own", "worst_whole", "mean_whole", "highest_loss", "mean_loss", "not_finite")
+LISTENING = ("attacker_weight", "passing")
+FIELDS = [field.name for field in dataclasses.fields(Config)]
+APART = [name for name in FIELDS if name not in ("rule", "attack", "seed", "gpu", "device", "plain")]
+
+
+def read(path: Path) -> Results:
+    """The runs in a folder or CSV file. Raises ValueError if there are none."""
+    found = read_csv(path) if path.is_file() else read_folder(path)
+    if not found:
+        raise ValueError(f"{path} needs results of runs, and has none")
+    return found
+
+
+def read_folder(folder: Path) -> Results:
+    """Every JSON file with a run in it; others are left alone."""
+    contents = [json.loads(path.read_text()) for path in sorted(folder.glob("*.json"))]
+    return [c for c in contents if isinstance(c, dict) and {"config", "history"} <= set(c)]
+
+
+def as_csv(results: Results) -> str:
+    """A line per run: its configuration, the numbers after its last epoch, and what computed it."""
+    return csv_text([as_row(run) for run in results])
+
+
+def as_row(run: dict[str, Any]) -> Row:
+    c, last = run["config"], {name: column[-1] for name, column in run["history"].items()}
+    row = {name: c.get(name, "") for name in FIELDS}
+    row["released"] = " ".join(row["released"])
+    row["graph"] = row["graph"] if isinstance(row["graph"], str) else "edges"
+    row |= {name: last.get(name, "") for name in (*NUMBERS, *LISTENING)}
+    return row | {"version": run["versions"]["refimpl"], "code": run["versions"]["code"]}
+
+
+def read_csv(path: Path) -> Results:
+    """The runs again, each with a history of one epoch."""
+    with path.open(newline="") as file:
+        return [from_row(row) for row in csv.DictReader(file)]
+
+
+def from_row(row: dict[str, str]) -> dict[str, Any]:
+    config: dict[str, Any] = {name: row[name] for name in FIELDS}
+    config |= {name: int(row[name]) for name in ("seed", "workers", "attackers", "epochs", "batch_size")}
+    config["released"] = row["released"].split()
+    numbers = {name: [float(row[name])] for name in (*NUMBERS, *LISTENING) if row[name]}
+    return {"config": config, "history": numbers, "versions": {"refimpl": row["version"], "code": row["code"]}}
+
+
+def groups(results: Results) -> list[Results]:
+    """Runs that differ in rule, attack and seed only, together."""
+    found: dict[str, Results] = {}
+    for run in results:
+        key = json.dumps([run["config"].get(name) for name in APART])
+        found.setdefault(key, []).append(run)
+    return list(found.values())
+
+
+def described(results: Results, among: Results) -> str:
+    """What a group has apart from others: "attackers 6, risk batch"; the task and its sizes at least."""
+    c = results[0]["config"]
+    apart = [n for n in APART if len({json.dumps(run["config"].get(n)) for run in among}) > 1]
+    names = dict.fromkeys(["task", "workers", "attackers", "epochs", *apart])
+    return ", ".join(f"{name} {shown(c.get(name))}" for name in names)
+
+
+def shown(value: Any) -> str:
+    return " ".join(map(str, value)) or "none" if isinstance(value, list) else str(value)
