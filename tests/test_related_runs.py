@@ -139,19 +139,22 @@ def test_the_code_of_systems_counts_for_systems_only(tmp_path, monkeypatch, rule
         (tmp_path / name).write_text("x = 1\n")
     monkeypatch.setattr(fingerprint.refimpl, "__file__", str(tmp_path / "__init__.py"))
     monkeypatch.setattr(fingerprint, "code_digest", fingerprint.code_digest.__wrapped__)
-    before = fingerprint.fingerprint(config(rule=rule))
+    before = fingerprint.fingerprint(config(rule=rule), "data")
     (tmp_path / "related" / "gossip.py").write_text("x = 2\n")
-    assert (fingerprint.fingerprint(config(rule=rule)) != before) == counts
+    assert (fingerprint.fingerprint(config(rule=rule), "data") != before) == counts
     (tmp_path / "aggregate.py").write_text("x = 2\n")
-    assert fingerprint.fingerprint(config(rule=rule)) != before
+    assert fingerprint.fingerprint(config(rule=rule), "data") != before
 
 
 def test_a_schedule_and_a_system_of_ones_own_count(monkeypatch):
-    plain, average = fingerprint.fingerprint(config()), fingerprint.fingerprint(config(rule="average"))
-    assert fingerprint.fingerprint(config(graph_schedule="matching")) != plain
+    plain, average = (
+        fingerprint.fingerprint(config(), "data"),
+        fingerprint.fingerprint(config(rule="average"), "data"),
+    )
+    assert fingerprint.fingerprint(config(graph_schedule="matching"), "data") != plain
     monkeypatch.setitem(SYSTEMS, "d-sgd", SYSTEMS["d-psgd"])
-    assert fingerprint.fingerprint(config()) != plain
-    assert fingerprint.fingerprint(config(rule="average")) == average
+    assert fingerprint.fingerprint(config(), "data") != plain
+    assert fingerprint.fingerprint(config(rule="average"), "data") == average
 
 
 def test_a_system_of_ones_own_is_sent_to_worker_processes_and_run(monkeypatch):
