@@ -5,8 +5,8 @@
 
 Each process (rank) is one worker. It holds its own data and its own model, takes its local step, sends the
 result to its neighbours and to nobody else, weighs what it receives and combines it: `peers.round_`, which
-calls the functions of the specification. No rank holds W. The models that come out are those of a run in one process
-with --plain, bit for bit. With fewer ranks than workers, each rank holds several of them.
+calls the functions of the specification. No rank holds W. The models that come out are those of a run in one
+process with --plain, bit for bit. With fewer ranks than workers, each rank holds several of them.
 
 What a real network would not have: all ranks start from one file. Each reads it, deals it like all the others,
 keeps the rows of its own workers and forgets the rest before the first round. In the end rank 0 collects a few

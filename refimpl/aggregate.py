@@ -203,6 +203,7 @@ class Rule(NamedTuple):
     label: str  # its name in a figure
     scores: bool = False  # does it look at risks?
     weighs: bool = False  # does it return weights, to be combined by Eq. (3)?
+    listens: bool = True  # does it need what the others send?
     require: Callable[[int, int], None] = lambda n, f: None
     """raises ValueError if it is not defined for a neighbourhood of n models with f attackers"""
 
@@ -246,5 +247,11 @@ RULES = {
         "Krum",
         require=require_krum,
     ),
-    "local": Rule(lambda W, risks, own, f: W[own], "one's own model: never listens to anyone", "-", "local"),
+    "local": Rule(
+        lambda W, risks, own, f: W[own],
+        "one's own model: never listens to anyone",
+        "-",
+        "local",
+        listens=False,
+    ),
 }

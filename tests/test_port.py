@@ -25,7 +25,7 @@ def test_all_vectors_agree_in_node_and_its_answers_in_python(tmp_path, capsys):
     assert done.returncode == 0, done.stdout + done.stderr
     assert vectors.main(["check", *map(str, sorted(tmp_path.iterdir()))]) == 0
     assert capsys.readouterr().out == done.stdout
-    assert done.stdout.count("cases agree\n") == 15
+    assert done.stdout.count("cases agree\n") == 16
 
 
 MISTAKES = [
@@ -117,7 +117,8 @@ def test_a_planted_mistake_is_caught_by_the_case_that_names_it(tmp_path, right, 
     port = tmp_path / "examples" / "port"
     port.mkdir(parents=True)
     (port / "resilient.js").write_text(source.replace(right, wrong))
-    shutil.copy(PORT / "check.mjs", port)
+    for file in ("check.mjs", "related.mjs"):
+        shutil.copy(PORT / file, port)
     folder = tmp_path / "tests" / "vectors" / "v1"
     folder.mkdir(parents=True)
     shutil.copy(ROOT / "tests" / "vectors" / "v1" / f"{family}.json", folder)

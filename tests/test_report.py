@@ -8,9 +8,10 @@ import refimpl
 from refimpl.aggregate import RULES
 from refimpl.attacks import ATTACKS
 from refimpl.experiments import cli, compare, figures, report, runs, summary
+from refimpl.related import SYSTEMS
 
 
-def result(rule, attack, seed, worst, lost=0):
+def result(rule, attack, seed, worst, lost=0, sent=1234.0):
     history = {
         "worst_own": [0.1, worst],
         "mean_own": [0.2, worst + 0.05],
@@ -19,7 +20,7 @@ def result(rule, attack, seed, worst, lost=0):
         "not_finite": [0, lost],
     }
     config = {"rule": rule, "attack": attack, "seed": seed, "workers": 10, "attackers": 3}
-    return {"config": config, "history": history}
+    return {"config": config, "history": history, "bytes_per_round": sent}
 
 
 BY_DEFAULT = [name for name, attack in ATTACKS.items() if attack.by_default]
@@ -92,6 +93,17 @@ def test_the_csv_holds_the_same_numbers_unrounded():
     assert rows[0]["rule"] == "adaptive"
     assert rows[0]["seeds"] == "2"
     assert float(rows[0]["worst_own"]) == pytest.approx(0.51, abs=1e-12)
+
+
+def test_systems_come_after_the_rules_and_bytes_are_told():
+    sent = {"ios": 1234, "local": 0, "choco": 15.6, "adaptive": 1234, "sgp": 1234}
+    results = [result(rule, "none", 0, 0.5, sent=amount) for rule, amount in sent.items()]
+    names = [line.split()[0] for line in summary.text_table(results).splitlines()[2::2]]
+    assert names == ["adaptive", "local", "sgp", "choco", "ios"]
+    told = "A worker sends 1.23 kB to all its neighbours together in a round; 0 kB with local; 0.0156 kB with"
+    assert " ".join(summary.sent(results).split()) == f"{told} choco."
+    rows = csv.DictReader(io.StringIO(summary.csv_table(results)))
+    assert [float(row["bytes_per_round"]) for row in rows] == [1234, 0, 1234, 15.6, 1234]
 
 
 def test_many_attacks_and_long_names_still_fit_a_terminal(monkeypatch):
@@ -252,10 +264,10 @@ def test_a_panel_has_a_line_per_rule_and_the_paper_s_on_top():
 
 
 def test_every_rule_has_a_line_of_its_own_even_a_new_one(monkeypatch):
-    for i in range(20):
+    for i in range(3):
         monkeypatch.setitem(RULES, f"new {i}", RULES["median"])
-    styles = {rule: figures.style_of(rule) for rule in RULES}
-    assert len(set(styles.values())) == 28
+    styles = {rule: figures.style_of(rule) for rule in RULES | SYSTEMS}
+    assert len(set(styles.values())) == len(styles) == 8 + 3 + 25
     assert [rule for rule, style in styles.items() if style.linewidth > 1] == ["adaptive"]
     assert styles["adaptive"].color == "#D55E00"
     assert styles["krum"] == ("#7F7F7F", "-", 0.9)

@@ -66,6 +66,11 @@ def test_the_specification_does_not_reach_what_exists_for_speed(module):
     assert "refimpl.peers" not in reached(module)
 
 
+@pytest.mark.parametrize("module", [*SPECIFICATION, "refimpl.train", "refimpl.fast.engine"])
+def test_the_papers_own_rules_stand_apart_from_the_systems_of_others(module):
+    assert not {name for name in reached(module) if name.startswith("refimpl.related")}
+
+
 def test_the_walk_sees_what_is_imported_through_others():
     assert {"refimpl.fast.parts", "refimpl.fast", "refimpl.arrays", "numpy"} <= reached("refimpl.train")
     assert {"refimpl.fast", "data_loaders"} <= reached("refimpl.experiments.cli")

@@ -29,7 +29,7 @@ from schema import problem  # noqa: E402
 FILES = {path.stem: json.loads(path.read_text()) for path in sorted((FOLDER / "v1").glob("*.json"))}
 SCHEMA = json.loads((FOLDER / "schema.json").read_text())
 FAMILIES = (
-    "adam affine attacks cnn combine conv2d graphs maxpool2d mlp round rules sgd softmax_cross_entropy "
+    "adam affine attacks cnn combine conv2d graphs maxpool2d mlp related round rules sgd softmax_cross_entropy "
     "trajectory weights"
 )
 

@@ -1,9 +1,10 @@
-// Runs the test vectors against resilient.js: node examples/port/check.mjs [--answers FOLDER] [FAMILY ...]
+// Runs the test vectors against resilient.js and related.mjs: node examples/port/check.mjs [--answers FOLDER] [FAMILY ...]
 //
 // Prints a line per file (all, or those of the named families) and, for each case that fails, its comment and the
 // first number that differs. Exit status: 0 if all agree, 1 if not, 2 for a bad command line.
 // --answers also writes the port's own numbers, for `python -m refimpl.vectors check FOLDER/*.json`.
 import { mkdirSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
+import * as related from "./related.mjs";
 import p2p from "./resilient.js";
 
 const VECTORS = new URL("../../tests/vectors/v1/", import.meta.url);
@@ -190,6 +191,8 @@ const FUNCTIONS = {
   evaluate,
   round,
   trajectory,
+  ...related.FUNCTIONS,
+  related_rounds: (inputs) => related.relatedRounds({ ...inputs, model: build(inputs.model) }),
 };
 
 // --- Running ----------------------------------------------------------------------------------------------------

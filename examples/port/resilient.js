@@ -613,5 +613,6 @@ if (typeof module !== "undefined") {
     mlp, cnn, logits, risk, gradient, predict, sgd, adam,
     complete, ring, fromEdges, erdosRenyi, randomRegular, requireConnected,
     check, round, initial, roundsPerEpoch, batches, evaluate,
+    ATTACKS, OPTIMIZERS,
   };
 }

@@ -8,7 +8,7 @@ from refimpl import aggregate, attacks, layers, optim
 from refimpl.audit import cases, relations, rounds, small, why
 from refimpl.audit.cases import Case
 from refimpl.audit.kind import Kind
-from refimpl.mixing import metropolis_weights
+from refimpl.related.mixing import metropolis_weights
 
 
 def _vectors(

@@ -137,11 +137,13 @@ def plan(runs: list[Config], out: Path, jobs: int, data_dir: str | None, threads
 def estimates(todo: list[Config], data_dir: str | None, threads: int) -> dict[Config, float]:
     """Seconds of each run, from one timed run of each kind.
 
-    Rules that score models cost much more than others, and without attackers more workers score.
+    Rules that score models cost much more than others, and without attackers more workers score. Each system is
+    a kind of its own.
     """
-    kinds: dict[tuple[bool, bool], list[Config]] = {}
+    kinds: dict[tuple[Any, bool], list[Config]] = {}
     for config in todo:
-        kinds.setdefault((RULES[config.rule].scores, ATTACKS[config.attack].lies), []).append(config)
+        rule = RULES[config.rule].scores if config.rule in RULES else config.rule
+        kinds.setdefault((rule, ATTACKS[config.attack].lies), []).append(config)
     timed = {kind: grid.seconds(some[0], data_dir, threads) for kind, some in kinds.items()}
     return {config: timed[kind] for kind, some in kinds.items() for config in some}
 
@@ -162,4 +164,5 @@ def show(results: list[dict[str, Any]], title: str, args: argparse.Namespace) ->
     print(f"{title}: {sizes}, seed {seeds}")
     print("Test accuracy of the normal workers, each on its own test split or on the whole.\n")
     print(summary.text_table(results))
+    print(f"\n{summary.sent(results)}")
     print(f"\nIn {args.out}: {', '.join(made)}")

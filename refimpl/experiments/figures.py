@@ -11,11 +11,12 @@ from refimpl.aggregate import RULES
 from refimpl.attacks import ATTACKS
 from refimpl.experiments.compare import interval
 from refimpl.experiments.files import write
-from refimpl.experiments.summary import Results, present, select
+from refimpl.experiments.summary import Results, present, rules_of, select
+from refimpl.related import SYSTEMS
 
-# Colour-blind safe (Okabe and Ito), for the rules in the order of RULES.
+# Colour-blind safe (Okabe and Ito), for the rules in the order of RULES, then systems.
 COLOURS = ("#D55E00", "#E69F00", "#0072B2", "#56B4E9", "#009E73", "#CC79A7", "#7F7F7F")
-MORE_DASHES = ("-.", ":", "--")  # for rules beyond the package's own
+MORE_DASHES = ("-.", ":", "--", (0, (6, 1, 1, 1, 1, 1)))  # for systems, and rules beyond the package's own
 MARKERS = "osv^D<>P"
 PANEL = 1.75  # inches: two make a column of a paper
 TEXT: Any = {"font.size": 8, "axes.titlesize": 8, "axes.linewidth": 0.6, "pdf.fonttype": 42}
@@ -33,15 +34,20 @@ class Style(NamedTuple):
     """How a rule is drawn."""
 
     color: str
-    linestyle: str
+    linestyle: Any  # a name, or a pattern
     linewidth: float
+
+
+def place_of(rule: str) -> int:
+    """Among the rules, then systems."""
+    return list(RULES | SYSTEMS).index(rule)
 
 
 def style_of(rule: str) -> Style:
     """By its place in RULES: the first, the paper's, is thick; the eighth, `local`, is black and dashed."""
     own = (*((colour, "-") for colour in COLOURS), ("#000000", "--"))
     more = [(colour, dash) for dash in MORE_DASHES for colour in COLOURS]
-    place = list(RULES).index(rule)
+    place = place_of(rule)
     colour, dash = own[place] if place < len(own) else more[(place - len(own)) % len(more)]
     return Style(colour, dash, 0.9 if place else 2.0)
 
@@ -112,7 +118,7 @@ def epochs(results: Results) -> range:
 
 def panel(ax: Any, results: Results, attack: str, what: str = "worst_own") -> None:
     """One number under one attack."""
-    rules = [r for r in present(results, "rule", RULES) if curves(results, r, attack, what).size]
+    rules = [r for r in rules_of(results) if curves(results, r, attack, what).size]
     (lines if len(epochs(results)) > 1 else dots)(ax, results, rules, attack, what)
     ax.set_title(ATTACKS[attack].label)
     ax.grid(alpha=0.3, linewidth=0.5)
@@ -131,9 +137,9 @@ def lines(ax: Any, results: Results, rules: list[str], attack: str, what: str) -
     x = np.array(epochs(results))
     apart = max(1, len(x) // 5)  # epochs between two markers of a rule
     for rule in reversed(rules):  # the paper's rule on top
-        values, style, place = curves(results, rule, attack, what), style_of(rule), list(RULES).index(rule)
+        values, style, place = curves(results, rule, attack, what), style_of(rule), place_of(rule)
         mean, half = values.mean(axis=0), np.array([interval(v) for v in values.T])
-        first = place * apart // len(RULES)
+        first = place * apart // len(RULES) % apart
         at = {"marker": marker_of(rule), "markersize": 3, "markevery": (first, apart)}
         ax.plot(x, mean, label=label_of(rule), **style._asdict(), **at)
         if len(values) > 1:
@@ -158,8 +164,8 @@ def dots(ax: Any, results: Results, rules: list[str], attack: str, what: str) ->
 
 
 def label_of(rule: str) -> str:
-    return RULES[rule].label
+    return (RULES | SYSTEMS)[rule].label
 
 
 def marker_of(rule: str) -> str:
-    return MARKERS[list(RULES).index(rule) % len(MARKERS)]
+    return MARKERS[place_of(rule) % len(MARKERS)]

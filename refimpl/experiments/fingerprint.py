@@ -2,6 +2,7 @@
 
 A fingerprint changes with the configuration, the data and the code that computes the numbers, a user's own
 functions included; comments, docstrings and the files that only ask for runs or show them do not change it.
+What is in `related` changes only the fingerprints of its systems, never those of the paper's rules.
 """
 
 import ast
@@ -17,6 +18,7 @@ from typing import Any
 
 import data_loaders
 import refimpl
+from refimpl.aggregate import RULES
 from refimpl.experiments.tables import entries, ours
 from refimpl.experiments.tasks import Config
 
@@ -27,7 +29,7 @@ FRONT_END = ("vectors.py", "audit/", *(f"experiments/{name}.py" for name in SHOW
 def fingerprint(config: Config, data: str) -> str:
     """Eight hexadecimal digits for the file's name; `data` is the digest of the data."""
     used = [described(entry) for entry in entries(config)]
-    return sha256([asdict(replace(config, device=0)), data, code_digest(), used])[:8]
+    return sha256([asdict(replace(config, device=0)), data, code_of_rule(config.rule), used])[:8]
 
 
 def sha256(facts: Any) -> str:
@@ -35,14 +37,20 @@ def sha256(facts: Any) -> str:
     return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
 
 
+def code_of_rule(name: str) -> str:
+    """The digest of the code that computes runs of a rule, or of a system."""
+    return code_digest() if name in RULES else code_digest(related=True)
+
+
 @functools.cache
-def code_digest() -> str:
-    """Of all of refimpl and data_loaders but what FRONT_END names."""
+def code_digest(related: bool = False) -> str:
+    """Of all of refimpl and data_loaders but what FRONT_END names, and of `refimpl/related` only if asked."""
     digest = hashlib.sha256()
     for package in (refimpl, data_loaders):
         folder = Path(str(package.__file__)).parent
         for path in sorted(folder.rglob("*.py")):
-            if not path.relative_to(folder).as_posix().startswith(FRONT_END):
+            name = path.relative_to(folder).as_posix()
+            if not name.startswith(FRONT_END) and (related or not name.startswith("related/")):
                 digest.update(bare(path.read_text()).encode())
     return digest.hexdigest()[:16]
 

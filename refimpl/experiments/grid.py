@@ -23,18 +23,22 @@ from typing import Any
 import joblib
 
 import refimpl
-from refimpl import arrays, draws, released, train
+from refimpl import arrays, draws, related, released, train
+from refimpl.aggregate import RULES
+from refimpl.algorithm import Setting
 from refimpl.experiments import checkpoints, progress
 from refimpl.experiments.endings import end_with_parent, reason, say
 from refimpl.experiments.files import set_aside, write
-from refimpl.experiments.fingerprint import code_digest, fingerprint, sha256
+from refimpl.experiments.fingerprint import code_of_rule, fingerprint, sha256
 from refimpl.experiments.tables import Added, added, install
-from refimpl.experiments.tasks import Config, build, data_digest
+from refimpl.experiments.tasks import Config, build, bytes_per_round, data_digest, schedule_of
 from refimpl.fast import parts
 
 
-def engine(config: Config) -> train.Engine:
-    """What computes the rounds: all workers at once, the specification, or the released code's ways."""
+def engine(config: Config, setting: Setting) -> train.Engine:
+    """What computes the rounds: all workers at once, the specification, the released code, or a system."""
+    if config.rule not in RULES:
+        return related.engine(config.rule, schedule_of(config, setting))
     if on := released.in_the_round(config.released):
         return functools.partial(released.engine, on=on)
     return train.plain if config.plain else train.fast
@@ -53,17 +57,18 @@ def run(
     rounds = draws.rounds_per_epoch(train.sizes(setting), config.batch_size)
     with parts.threads(threads):
         more = watched(path, config.epochs * rounds, xp) if path else ()
-        result = train.run(setting, test, W, config.seed, config.epochs, engine(config), *more)
+        result = train.run(setting, test, W, config.seed, config.epochs, engine(config, setting), *more)
     return {
         "config": asdict(config),
         "data": data_digest(config.task, data_dir),
         "attackers": setting.attackers.tolist(),
         "rounds_per_epoch": rounds,
+        "bytes_per_round": bytes_per_round(config, setting),
         "history": {name: [_number(v) for v in column] for name, column in result.history.items()},
         "weights": None if result.weights is None else result.weights.tolist(),
         "weights_at": {str(epoch): C.tolist() for epoch, C in result.weights_at.items()},
         "accuracy": result.accuracy,  # of each normal worker
-        "versions": versions(xp),
+        "versions": versions(config, xp),
         "threads": threads,
         "seconds": time.perf_counter() - start,
     }
@@ -86,9 +91,10 @@ def _number(value: float) -> float | None:
     return value if math.isfinite(value) else None
 
 
-def versions(xp: ModuleType) -> dict[str, str]:
+def versions(config: Config, xp: ModuleType) -> dict[str, str]:
     packages = ("numpy", "scipy", "scikit-learn")
-    found = {"refimpl": refimpl.__version__, "code": code_digest(), "python": platform.python_version()}
+    code, python = code_of_rule(config.rule), platform.python_version()
+    found = {"refimpl": refimpl.__version__, "code": code, "python": python}
     found |= {name: version(name) for name in packages}
     return found | {xp.__name__: xp.__version__}
 
@@ -98,14 +104,15 @@ def seconds(config: Config, data_dir: str | None, threads: int = 1) -> float:
     xp = arrays.choose(config.gpu, config.device)
     setting, test, W = build(config, data_dir, xp)
     with parts.threads(threads):
-        rounds = train.rounds(setting, W, config.seed, engine(config))
+        computed = engine(config, setting)
+        rounds = train.rounds(setting, W, config.seed, computed)
         next(rounds)  # the first one warms up
         times = [_timed(lambda: arrays.to_host(next(rounds).state.W))]  # waits for a device
         while sum(times) < 0.5 and len(times) < 30:
             times.append(_timed(lambda: arrays.to_host(next(rounds).state.W)))
         rows, X, y = 50, setting.X[:, :50], setting.y[:, :50]
         some = train.HeldOut(test.X[:rows], test.y[:rows], test.own[:, :rows])
-        evaluate = functools.partial(train.evaluate, setting._replace(X=X, y=y), some, W, engine(config))
+        evaluate = functools.partial(train.evaluate, setting._replace(X=X, y=y), some, W, computed)
         evaluation = min(_timed(evaluate), _timed(evaluate))
     scale = max(1, (len(test.X) + setting.X.shape[1]) / (2 * rows))
     per_epoch = draws.rounds_per_epoch(train.sizes(setting), config.batch_size)
@@ -169,7 +176,8 @@ def outdated(out: Path) -> int:
     count = 0
     for path in out.glob("*.json"):
         with contextlib.suppress(Exception):  # it may be anything
-            count += load(path)["versions"]["code"] != code_digest()
+            result = load(path)
+            count += result["versions"]["code"] != code_of_rule(result["config"]["rule"])
     return count
 
 

@@ -18,12 +18,16 @@ from refimpl.experiments.paper import FIGURES, presets
 from refimpl.experiments.tasks import DTYPES, FEATURES, TASKS
 from refimpl.graphs import GRAPHS
 from refimpl.optim import OPTIMIZERS
+from refimpl.related import SYSTEMS
+from refimpl.related.schedules import SCHEDULES
 from refimpl.released import DIFFERENCES
 
 LISTED: dict[str, dict[str, Any]] = {
     "Rules": RULES,
+    "Systems, beside the rules": SYSTEMS,
     "Attacks": ATTACKS,
     "Graphs": GRAPHS,
+    "Schedules of a graph, for systems": SCHEDULES,
     "Partitions": PARTITIONS,
     "Features": FEATURES,
     "Optimizers": OPTIMIZERS,
@@ -53,11 +57,12 @@ class HelpFormatter(argparse.HelpFormatter):
     def _get_help_string(self, action: argparse.Action) -> str | None:
         """Adds the default where there is one worth showing."""
         default = action.default
-        if default is None or default is False or default is argparse.SUPPRESS:
+        if default in (None, False, "") or default is argparse.SUPPRESS:
             return action.help
         if isinstance(default, list):
-            everything = list(action.choices or ()) == default
-            default = "all" if everything else " ".join(map(str, default))
+            whole = {"all": list(action.choices or ()), "all rules": list(RULES)}
+            names = " ".join(map(str, default))
+            default = next((word for word, table in whole.items() if table == default), names)
         return f"{action.help} ({default})"
 
     def _format_args(self, action: argparse.Action, default_metavar: str) -> str:
@@ -86,7 +91,8 @@ def listing(title: str, table: dict[str, Any]) -> str:
         number = getattr(entry, "number", "")
         reference = "" if entry.reference == "-" else f" [{entry.reference}]"
         knows = f"; knows {entry.knows}" if getattr(entry, "lies", False) else ""
-        text = f"{f'{name}:{number}' if number else name:22}{entry.about}{reference}{knows}"
+        name = f"{name}:{number} " if number else f"{name} "
+        text = f"{name:22}{entry.about}{reference}{knows}"
         lines.append(textwrap.fill(text, 80, initial_indent="  ", subsequent_indent=" " * 24))
     return "\n".join(lines)
 
@@ -181,9 +187,10 @@ def what_to_run(group: Any, task: str) -> None:
     add = group.add_argument
     if datasets := TASKS[task].datasets:
         choice(group, "--dataset", datasets, " or ".join(datasets) + ", which needs no download", default=task)
-    for option, table in (("--rules", RULES), ("--attacks", ATTACKS)):
+    for option, table, more in (("--rules", RULES, SYSTEMS), ("--attacks", ATTACKS, {})):
         default = [name for name, entry in table.items() if getattr(entry, "by_default", True)]
-        add(option, nargs="+", choices=list(table), default=default, metavar="NAME", help="one or more")
+        help = "one or more, systems of other papers too" if more else "one or more"
+        add(option, nargs="+", choices=[*table, *more], default=default, metavar="NAME", help=help)
     if figures := FIGURES.get(task):
         every = f"of the paper, with all that it needs: {', '.join(figures)}"
         choice(group, "--figure", figures, every)
@@ -199,6 +206,7 @@ def network(group: Any) -> None:
         "--attackers", type=whole_number(0), metavar="F", help="how many of them lie, unless the attack is none"
     )
     add("--graph", metavar="NAME", default="complete", help="who hears whom, or a file of edges")
+    add("--graph-schedule", metavar="NAME", default="", help="how it changes from round to round")
     choice(group, "--partition", PARTITIONS, "how the rows are dealt to the workers")
 
 

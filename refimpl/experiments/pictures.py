@@ -5,10 +5,9 @@ from typing import Any
 
 import numpy as np
 
-from refimpl.aggregate import RULES
 from refimpl.attacks import ATTACKS
 from refimpl.experiments.figures import PANEL, TEXT, label_of, marker_of, save, style_of
-from refimpl.experiments.summary import Results, present, select
+from refimpl.experiments.summary import Results, present, rules_of, select
 
 
 def trust(results: Results, rule: str, title: str, path: Path) -> None:
@@ -56,7 +55,7 @@ def workers(results: Results, title: str, path: Path) -> None:
     import matplotlib
     from matplotlib.figure import Figure
 
-    attacks, rules = present(results, "attack", ATTACKS), present(results, "rule", RULES)
+    attacks, rules = present(results, "attack", ATTACKS), rules_of(results)
     with matplotlib.rc_context(TEXT):
         fig = Figure(figsize=(max(2, len(attacks)) * PANEL, 0.2 * len(rules) + 1.1), layout="constrained")
         axes = fig.subplots(1, len(attacks), squeeze=False, sharey=True)[0]

@@ -2,10 +2,9 @@
 
 from pathlib import Path
 
-from refimpl.aggregate import RULES
 from refimpl.experiments import figures, pictures, runs
 from refimpl.experiments.options import HelpFormatter, Parser
-from refimpl.experiments.summary import Results, csv_table, latex_table, markdown_table, present, text_table
+from refimpl.experiments.summary import Results, csv_table, latex_table, markdown_table, rules_of, text_table
 from refimpl.experiments.tasks import TASKS
 
 FORMATS = {
@@ -53,7 +52,7 @@ def draw(results: Results, folder: Path, suffix: str) -> None:
             figures.figure(weighing, title, folder / f"{what}{suffix}.png", (what,))
     if all("accuracy" in run for run in results):
         pictures.workers(results, title, folder / f"workers{suffix}.png")
-    for rule in present(weighing, "rule", RULES):
+    for rule in rules_of(weighing):
         if all("weights_at" in run for run in weighing):
             pictures.trust(weighing, rule, title, folder / f"trust_{rule}{suffix}.png")
 

@@ -54,7 +54,7 @@ def read_csv(path: Path) -> Results:
 
 
 def from_row(row: dict[str, str]) -> dict[str, Any]:
-    config: dict[str, Any] = {name: row[name] for name in FIELDS}
+    config: dict[str, Any] = {name: row.get(name, "") for name in FIELDS}  # an older file has fewer
     config |= {name: int(row[name]) for name in ("seed", "workers", "attackers", "epochs", "batch_size")}
     config["released"] = row["released"].split()
     numbers = {name: [float(row[name])] for name in (*NUMBERS, *LISTENING) if row[name]}

@@ -2,6 +2,7 @@
 
 import csv
 import io
+import textwrap
 from collections.abc import Iterable
 from typing import Any
 
@@ -10,6 +11,7 @@ import numpy as np
 from refimpl.aggregate import RULES
 from refimpl.attacks import ATTACKS
 from refimpl.experiments.compare import interval, not_worse
+from refimpl.related import SYSTEMS
 
 Results = list[dict[str, Any]]
 Row = dict[str, Any]
@@ -25,7 +27,7 @@ def rows(results: Results) -> list[Row]:
     table = []
     attacks = present(results, "attack", ATTACKS)
     level = {(attack, m): level_with_best(results, attack, m) for attack in attacks for m in MEASURES}
-    for rule in present(results, "rule", RULES):
+    for rule in rules_of(results):
         for attack in attacks:
             if runs := select(results, rule, attack):
                 last = {m: [run["history"][m][-1] for run in runs] for m in MEASURES}
@@ -34,8 +36,26 @@ def rows(results: Results) -> list[Row]:
                 row |= {f"{m}_interval": interval(values) for m, values in last.items()}
                 row |= {f"{m}_level": rule in level[attack, m] for m in MEASURES}
                 lost = [run["history"]["not_finite"][-1] for run in runs]
-                table.append(row | {"not_finite": int(max(lost)), "seeds_lost": sum(map(bool, lost))})
+                row |= {"not_finite": int(max(lost)), "seeds_lost": sum(map(bool, lost))}
+                sizes = [run.get("bytes_per_round", np.nan) for run in runs]  # older files have none
+                table.append(row | {"bytes_per_round": float(np.mean(sizes))})
     return table
+
+
+def rules_of(results: Results) -> list[str]:
+    """The rules that were run, the paper's first, then systems."""
+    return present(results, "rule", RULES | SYSTEMS)
+
+
+def sent(results: Results) -> str:
+    """A sentence: what a worker sends in a round, and which rules send so much. Most rules first."""
+    groups: dict[str, list[str]] = {}
+    for rule in rules_of(results):
+        amount = np.mean([run["bytes_per_round"] for run in results if run["config"]["rule"] == rule])
+        groups.setdefault(f"{amount / 1000:.3g} kB", []).append(rule)
+    usual, *others = sorted(groups, key=lambda amount: -len(groups[amount]))
+    text = "".join(f"; {amount} with {', '.join(groups[amount])}" for amount in others)
+    return textwrap.fill(f"A worker sends {usual} to all its neighbours together in a round{text}.", WIDTH)
 
 
 def level_with_best(results: Results, attack: str, measure: str) -> set[str]:
@@ -73,7 +93,7 @@ def text_table(results: Results) -> str:
     In each cell "worst mean", or with several seeds the worst and its interval.
     """
     table = {(row["rule"], row["attack"]): row for row in rows(results)}
-    rules, attacks = present(results, "rule", RULES), present(results, "attack", ATTACKS)
+    rules, attacks = rules_of(results), present(results, "attack", ATTACKS)
     first, cell = max(13, 1 + max(map(len, rules))), max(12, 1 + max(map(len, attacks)))
     some = max(1, (WIDTH - first - 6) // cell)
     blocks = [attacks[i : i + some] for i in range(0, len(attacks), some)]
@@ -114,7 +134,7 @@ def cell_of(row: Row | None, test: str) -> str:
 def cells(results: Results) -> list[list[str]]:
     """The header, then for every rule the worst accuracy on the own and on the whole test data."""
     table = {(row["rule"], row["attack"]): row for row in rows(results)}
-    rules, attacks = present(results, "rule", RULES), present(results, "attack", ATTACKS)
+    rules, attacks = rules_of(results), present(results, "attack", ATTACKS)
     lines = [["rule", "test", *attacks]]
     for rule in rules:
         for test in ("own", "whole"):

@@ -13,24 +13,33 @@ from refimpl.attacks import ATTACKS
 from refimpl.experiments.tasks import FEATURES, TASKS, Config
 from refimpl.graphs import GRAPHS
 from refimpl.optim import OPTIMIZERS
+from refimpl.related import SYSTEMS
+from refimpl.related.schedules import SCHEDULES
 
 PACKAGES = ("refimpl", "data_loaders")
 TABLES: dict[str, dict[str, Any]] = {
     "rule": RULES,
+    "system": SYSTEMS,
     "attack": ATTACKS,
     "graph": GRAPHS,
+    "graph_schedule": SCHEDULES,
     "partition": PARTITIONS,
     "features": FEATURES,
     "optimizer": OPTIMIZERS,
     "task": TASKS,
 }
-"""By the field of `Config` that names an entry. An entry is a named tuple."""
+"""By the field of `Config` that names an entry; a rule that is not in RULES is a system's name.
+
+An entry is a named tuple.
+"""
 
 
 def entries(config: Config) -> list[Any]:
     """The entries that a run uses; a graph given by its edges has none."""
-    names = {field: getattr(config, field) for field in TABLES}
-    return [TABLES[field][n.partition(":")[0]] for field, n in names.items() if isinstance(n, str)]
+    names = {field: getattr(config, field) for field in TABLES if field != "system"}
+    if config.rule not in RULES:
+        names["system"] = names.pop("rule")
+    return [TABLES[field][n.partition(":")[0]] for field, n in names.items() if n and isinstance(n, str)]
 
 
 def ours(function: Callable) -> bool:

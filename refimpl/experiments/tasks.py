@@ -11,7 +11,8 @@ import numpy as np
 
 from data_loaders import Dataset, digits, har, mnist, spambase
 from data_loaders.partition import PARTITIONS, Partition, Parts, deal, split
-from refimpl import draws, graphs, models, released, train
+from refimpl import draws, graphs, models, related, released, train
+from refimpl.aggregate import RULES
 from refimpl.algorithm import Setting
 from refimpl.arrays import Array
 from refimpl.attacks import ATTACKS
@@ -109,8 +110,8 @@ TASKS["digits"] = TASKS["mnist"]._replace(
 class Config:
     """A run: everything that its numbers depend on, and the device."""
 
-    task: str  # a name in TASKS; likewise rule, attack, optimizer, partition and features
-    rule: str
+    task: str  # a name in TASKS; likewise attack, optimizer, partition and features
+    rule: str  # a name in RULES, or in related.SYSTEMS
     attack: str
     seed: int
     workers: int
@@ -126,6 +127,7 @@ class Config:
     dtype: str
     released: tuple[str, ...] = ()  # names in `released.DIFFERENCES`
     l2: float = 0.0
+    graph_schedule: str = ""  # for systems: how the graph changes, as in `related.schedules`; "": not at all
     plain: bool = False  # run the specification itself
     gpu: bool = False
     device: int = 0  # which GPU
@@ -183,7 +185,7 @@ def build(config: Config, data_dir: str | None = None, xp: ModuleType = np) -> t
         y=xp.asarray(y),
         graph=build_graph(c.graph, c.workers, draws.stream(c.seed, "graph")),
         attackers=draws.attackers(c.workers, count, draws.stream(c.seed, "attackers")),
-        rule=c.rule,
+        rule=c.rule if c.rule in RULES else "local",  # a system goes its own way
         attack=c.attack,
         risk=c.risk,
         optimizer=c.optimizer,
@@ -192,9 +194,36 @@ def build(config: Config, data_dir: str | None = None, xp: ModuleType = np) -> t
         batch_size=c.batch_size,
     )
     train.check(setting)
+    check_related(c, setting)
     W = draws.initial(model.layout, c.workers, draws.stream(c.seed, "init"))
     held_out = HeldOut(*map(xp.asarray, (test.X.astype(c.dtype, copy=False), test.y, test.own)))
     return setting, held_out, xp.asarray(W.astype(c.dtype))
+
+
+def rounds_of(c: Config, s: Setting) -> int:
+    """How many rounds the run has."""
+    return c.epochs * draws.rounds_per_epoch(train.sizes(s), c.batch_size)
+
+
+def schedule_of(c: Config, s: Setting) -> related.Schedule | None:
+    """The graph of each round; None if it stays the same."""
+    return related.schedules.build(c.graph_schedule, s.graph, c.seed) if c.graph_schedule else None
+
+
+def check_related(c: Config, s: Setting) -> None:
+    """Raises ValueError, naming the worker, if the run is one of a system that cannot work in some round."""
+    schedule = schedule_of(c, s)
+    if c.rule not in RULES:
+        related.check(c.rule, s, schedule, rounds_of(c, s))
+    elif schedule:
+        raise ValueError(f"rule {c.rule} needs a graph that stays the same, got {c.graph_schedule}: see --list")
+
+
+def bytes_per_round(c: Config, s: Setting) -> float:
+    """What a worker sends in a round, to all its neighbours together: the mean over workers and rounds."""
+    if c.rule in RULES:
+        return related.a_model(s) if RULES[c.rule].listens else 0.0
+    return related.bytes_per_round(c.rule, s, schedule_of(c, s), rounds_of(c, s))
 
 
 def build_graph(graph: str | Edges, workers: int, rng: np.random.Generator) -> np.ndarray:

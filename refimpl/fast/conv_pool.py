@@ -7,7 +7,8 @@ Winograd's F(2x2, 3x3) (Lavin and Gray 2016, Sec. 4.1) needs 16 products per inp
     A^T [(G g G^T) * (B^T d B)] A,
 
 the product in brackets entry by entry; summed over input channels it is 16 matrix products. Pooling is the
-maximum over the outputs.
+maximum over the outputs. The terms that A adds up are larger than the result: a model whose numbers overflow on
+the way may have a NaN where the plain convolution has an infinity.
 
 Images are (..., H, W, n, C) here, samples inside, so that whatever is computed for a pixel runs over n C
 numbers that lie side by side. T x U are the windows; an odd last row or column of pixels has none. A few rows

@@ -3,6 +3,7 @@
 from unittest import mock
 
 import numpy as np
+import related_functions
 
 from refimpl import aggregate, algorithm, attacks, draws, graphs, layers, optim, released, train
 from refimpl.arrays import quiet
@@ -188,3 +189,4 @@ TOLERANCES = dict.fromkeys(FUNCTIONS, _ONE_STEP) | {
     "round.weights": {"rtol": 1e-10, "atol": 0.0},
     "trajectory": {"rtol": 1e-8, "atol": 1e-10},
 }
+related_functions.register(FUNCTIONS, TOLERANCES)

@@ -16,6 +16,7 @@ import later_rule_cases  # noqa: F401
 import layer_cases  # noqa: F401
 import model_cases  # noqa: F401
 import neighbourhood_cases  # noqa: F401
+import related_cases  # noqa: F401
 import round_cases  # noqa: F401
 import rule_cases  # noqa: F401
 import trajectory_cases  # noqa: F401

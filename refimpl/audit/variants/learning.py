@@ -6,7 +6,7 @@ import numpy as np
 
 from refimpl import layers
 from refimpl.audit.variant import Variant
-from refimpl.mixing import metropolis_weights
+from refimpl.related.mixing import metropolis_weights
 
 cross_entropy = layers.softmax_cross_entropy
 

@@ -1,0 +1,72 @@
+"""What the systems send, in bytes, and what they refuse."""
+
+import numpy as np
+
+from refimpl.algorithm import Setting
+from refimpl.related.mixing import count_of, metropolis_weights
+from refimpl.related.resilient import agreement_rounds
+
+# --- What they send -----------------------------------------------------------------------------------------
+
+
+def to_neighbours(s: Setting, count: float, itemsize: int | None = None) -> float:
+    """The bytes of so many numbers, of the data's type unless told, to each neighbour; in the mean."""
+    neighbours = (s.graph.sum() - len(s.graph)) / len(s.graph)
+    return float(neighbours * count * (itemsize or s.X.dtype.itemsize))
+
+
+def size(s: Setting) -> int:
+    return s.model.layout.size
+
+
+def a_model(s: Setting, t: int = 1) -> float:
+    """As in Algorithm 1."""
+    return to_neighbours(s, size(s))
+
+
+def model_and_momentum(s: Setting, t: int) -> float:
+    return to_neighbours(s, 2 * size(s))
+
+
+def model_and_number(s: Setting, t: int) -> float:
+    return to_neighbours(s, size(s) + 1)
+
+
+def largest_entries(s: Setting, t: int) -> float:
+    """1 % of the entries: values, and places of 4 bytes."""
+    count = count_of(0.01, size(s))
+    return to_neighbours(s, count) + to_neighbours(s, count, 4)
+
+
+def gradients_and_model(s: Setting, t: int) -> float:
+    return to_neighbours(s, (2 + agreement_rounds(t)) * size(s))
+
+
+def to_a_server(s: Setting, t: int) -> float:
+    return float(size(s) * s.X.dtype.itemsize)
+
+
+# --- What they refuse ---------------------------------------------------------------------------------------
+
+
+def undirected(s: Setting) -> None:
+    metropolis_weights(s.graph)  # refuses
+
+
+def complete(s: Setting) -> None:
+    deaf = np.argwhere(~s.graph)
+    if len(deaf):
+        k, l = deaf[0]
+        raise ValueError(f"everyone must hear everyone, but worker {k} does not hear worker {l}")
+
+
+GRADIENTS = 20_000  # about a second a round
+
+
+def small(s: Setting) -> None:
+    N, d = len(s.graph), size(s)
+    if N * d > GRADIENTS:
+        raise ValueError(
+            f"a round would take {N} workers times {d} parameters = {N * d} gradients, more than {GRADIENTS}, "
+            "and a run hours or days: bridge-t does much the same with one gradient a worker"
+        )

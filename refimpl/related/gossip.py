@@ -1,0 +1,179 @@
+"""Systems without screening: D-PSGD, DMSGD, SGP, CHOCO-SGD, FedAvg, and the TV-norm penalty, which resists.
+
+Each is one round in the form of `algorithm.round_`; options come last and have the defaults of the source.
+"""
+
+import math
+from collections.abc import Callable
+
+from refimpl.aggregate import combine
+from refimpl.algorithm import Setting, State, messages
+from refimpl.arrays import Array, module_of, quiet
+from refimpl.related.common import Heard, Result, begin, gradients, heard, mix_and_step, step_then_mix, steps
+from refimpl.related.mixing import count_of, metropolis_weights, push_weights, top_k, uniform_weights
+
+
+def weighted(h: Heard) -> Array:
+    """sum_l c_l w_l."""
+    return combine(h.weights, h.models)
+
+
+@quiet
+def d_psgd(
+    s: Setting,
+    state: State,
+    batch: Array,
+    signals: Array | None = None,
+    order: str = "mix-and-step",
+) -> Result:
+    """x_k' = sum_l w_kl x_l - mu g_k(x_k), w by Metropolis: D-PSGD (Lian et al. 2017).
+
+    Mixing and gradient are independent, the gradient at the own, unmixed model. The order "step-then-mix" is
+    x_k' = sum_l w_kl (x_l - mu g_l(x_l)): most codes, and Koloskova et al. 2020 with graphs that change and
+    local updates (their equations from memory, unverified). Taken: the paper's order, as third parties read it.
+    """
+    orders = {"mix-and-step": mix_and_step, "step-then-mix": step_then_mix}
+    if order not in orders:
+        raise ValueError(f"unknown order {order!r}, choose from {', '.join(orders)}")
+    return orders[order](s, state, batch, signals, weighted, metropolis_weights)
+
+
+@quiet
+def dmsgd(
+    s: Setting,
+    state: State,
+    batch: Array,
+    signals: Array | None = None,
+    beta: float = 0.9,
+    omega: float = 0.5,
+) -> Result:
+    """X' = P X - mu G(X) + beta P~ (X - X_before), P~ = (1 - omega) I + omega P: DMSGD (Balu et al. 2021).
+
+    P by Metropolis; X_before = X at first. Sent are the model and the momentum X - X_before, which is the
+    system's slot of the memory. Verified (abstract): heavy ball, fixed graph, both are shared. The equation is
+    from memory, unverified, and so are beta and omega; omega = 0 keeps the momentum to oneself, omega = 1
+    averages it fully.
+    """
+    state = begin(s, state, 0 * state.W)
+    X, V = state.W, state.memory[-1]
+    sent_X, sent_V, P = messages(s, X, signals), messages(s, V, signals), metropolis_weights(s.graph)
+    base = X + beta * V  # attackers do not mix
+    for k in s.normal:
+        x, v = (weighted(heard(s, sent, P, batch, k)) for sent in (sent_X, sent_V))
+        base[k] = x + beta * ((1 - omega) * V[k] + omega * v)
+    W, memory = steps(s, base, gradients(s, X, batch), state)
+    memory[-1] = W - X
+    return Result((sent_X, sent_V), State(W, memory, state.t + 1))
+
+
+@quiet
+def sgp(s: Setting, state: State, batch: Array, signals: Array | None = None) -> Result:
+    """Stochastic gradient push (Assran et al. 2019; authors' code), on directed graphs that may change.
+
+    x_k <- x_k - mu g_k(z_k); x_k <- sum_l p_kl x_l, u_k <- sum_l p_kl u_l; z_k = x_k / u_k. The columns of p
+    sum to 1. `State.W` holds the de-biased z, which is what is reported; the system's two slots of the memory
+    hold x, and u repeated d times. Sent are x and u; the attack is on x, the attackers' u stays 1. Their
+    momentum, which the paper does not have, is left out.
+    """
+    xp = module_of(state.W)
+    state = begin(s, state, state.W, xp.ones_like(state.W))
+    X, memory = steps(s, state.memory[-2], gradients(s, state.W, batch), state)
+    u = memory[-1].copy()
+    sent, P = messages(s, X, signals), push_weights(s.graph)
+    memory[-2] = X
+    for k in s.normal:
+        memory[-2, k], memory[-1, k] = (weighted(heard(s, m, P, batch, k)) for m in (sent, u))
+    return Result((sent, u[:, :1]), State(memory[-2] / memory[-1], memory, state.t + 1))
+
+
+@quiet
+def choco(
+    s: Setting,
+    state: State,
+    batch: Array,
+    signals: Array | None = None,
+    share: float = 0.01,
+    gamma: float = 0.04,
+    order: str = "mix-and-step",
+    copies: str = "zero",
+) -> Result:
+    """CHOCO-SGD (Koloskova et al. 2019): compressed differences to public copies h; w by Metropolis.
+
+    y_k = x_k - mu g_k(x_k). Order "mix-and-step", the authors' code: x_k' = y_k + gamma sum_l w_kl (h_l - h_k);
+    q_k = Q(x_k' - h_k); h_k' = h_k + q_k. Order "step-then-mix", decentralizepy and, from memory, Algorithm 2
+    of the paper: q_k = Q(y_k - h_k); h_k' = h_k + q_k; x_k' = y_k + gamma sum_l w_kl (h_l' - h_k'). With Q the
+    identity, gamma = 1 and copies that start as the models they are the two orders of D-PSGD. Taken: the
+    authors' code, its 1 % and 0.04.
+
+    Q keeps the `share` of largest entries; 1 is the identity. h is the system's slot of the memory, one copy
+    for all, as everyone hears the same; it starts at "zero" (deep code) or as the "models" (convex code). Sent
+    is q.
+    """
+    if order not in ("mix-and-step", "step-then-mix"):
+        raise ValueError(f"unknown order {order!r}, choose from mix-and-step, step-then-mix")
+    if copies not in ("zero", "models"):
+        raise ValueError(f'copies start at "zero" or as the "models", got {copies!r}')
+    state = begin(s, state, state.W * (copies == "models"))
+    Y, memory = steps(s, state.W, gradients(s, state.W, batch), state)
+    count, H, M = count_of(share, Y.shape[-1]), state.memory[-1], metropolis_weights(s.graph)
+
+    def compressed(X: Array) -> Array:
+        return messages(
+            s, module_of(X).stack([top_k(x - h, count) for x, h in zip(X, H, strict=True)]), signals
+        )
+
+    def mixed(H: Array) -> Array:
+        X = Y.copy()
+        for k in s.normal:
+            h = heard(s, H, M, batch, k)
+            X[k] = Y[k] + gamma * combine(h.weights, h.models - H[k])
+        return X
+
+    if order == "mix-and-step":
+        X = mixed(H)
+        sent = compressed(X)
+        memory[-1] = H + sent
+    else:
+        sent = compressed(Y)
+        memory[-1] = H + sent
+        X = mixed(memory[-1])
+    return Result((sent,), State(X, memory, state.t + 1))
+
+
+@quiet
+def tv_penalty(
+    s: Setting, state: State, batch: Array, signals: Array | None = None, penalty: float = 0.005
+) -> Result:
+    """x_k' = x_k - mu (g_k(x_k) + penalty sum_l sign(x_k - x_l)), sign(0) = 0 (Peng et al. 2021, their code).
+
+    Nothing is averaged: a neighbour moves a coordinate by mu * penalty at most. They take mu = a / sqrt(t),
+    batches of 32 and penalties from 0.0022 to 0.02; 0.005 without attack. sign(NaN) is 0 here.
+    """
+    xp, sent, M = module_of(state.W), messages(s, state.W, signals), uniform_weights(s.graph)
+    G = gradients(s, state.W, batch)
+    for k in s.normal:
+        signs = xp.sign(state.W[k] - heard(s, sent, M, batch, k).models)
+        G[k] += penalty * xp.where(xp.isnan(signs), 0, signs).sum(axis=0)
+    W, memory = steps(s, state.W, G, state)
+    return Result((sent,), State(W, memory, state.t + 1))
+
+
+@quiet
+def fedavg(s: Setting, state: State, batch: Array, signals: Array | None = None) -> Result:
+    """w <- sum_k n_k w_k / sum_k n_k by a server, n_k the rows of client k: FedAvg (McMahan et al. 2017).
+
+    Every client in every round, one local step: the server that peers do without, not a peer-to-peer system.
+    The graph is not used. All clients of the paper start from one model; here from their own, until the first
+    mean.
+    """
+    W_hat, memory = steps(s, state.W, gradients(s, state.W, batch), state)
+    sent, xp = messages(s, W_hat, signals), module_of(W_hat)
+    rows = (s.y >= 0).sum(axis=1).astype(W_hat.dtype)
+    W = W_hat.copy()
+    W[xp.asarray(s.normal)] = combine(rows / rows.sum(), sent)
+    return Result((sent,), State(W, memory, state.t + 1))
+
+
+def diminishing(a: float) -> Callable[[int, int], float]:
+    """The step sizes mu_k^t = a / sqrt(t) of Peng et al. 2021, for a `Setting`."""
+    return lambda k, t: a / math.sqrt(t)

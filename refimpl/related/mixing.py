@@ -1,0 +1,62 @@
+"""Mixing matrices, on the host: [k, l] is how much worker k takes of l's message. And a compressor.
+
+A graph is a boolean matrix as in `graphs`, A[k, l] = l sends to k, True on the diagonal; here it may be
+directed.
+"""
+
+import numpy as np
+
+from refimpl.arrays import Array, module_of
+
+
+def metropolis_weights(graph: np.ndarray) -> np.ndarray:
+    """w_kl = 1 / (1 + max(d_k, d_l)) on edges, w_kk the rest (Xiao and Boyd 2004), d without the worker itself.
+
+    Symmetric and doubly stochastic on every undirected graph: (N, N) -> (N, N). The "+ 1" is that of six
+    independent codes; without it (an example of Boyd's group) an even ring never averages.
+    Raises ValueError, naming a worker, if the graph is directed.
+    """
+    one_way = np.argwhere(graph & ~graph.T)
+    if len(one_way):
+        k, l = one_way[0]
+        raise ValueError(f"metropolis_weights needs an undirected graph, but worker {l} sends to {k} only")
+    edges = graph & ~np.eye(len(graph), dtype=bool)
+    degree = edges.sum(axis=1)
+    W = np.where(edges, 1 / (1 + np.maximum(degree[:, None], degree)), 0.0)
+    return W + np.diag(1 - W.sum(axis=1))
+
+
+def uniform_weights(graph: np.ndarray) -> np.ndarray:
+    """w_kl = 1 / n_k: the plain mean of the n_k models in N_k. Rows sum to 1, columns need not."""
+    return graph / graph.sum(axis=1, keepdims=True)
+
+
+def push_weights(graph: np.ndarray) -> np.ndarray:
+    """p_kl = 1 / (1 + out-degree of l): a sender shares itself out equally. Columns sum to 1, rows need not.
+
+    Assran et al. 2019 ("uniform mixing" in their code). (N, N) -> (N, N), for any directed graph.
+    """
+    return graph / graph.sum(axis=0, keepdims=True)
+
+
+# --- A compressor -------------------------------------------------------------------------------------------
+
+
+def top_k(x: Array, k: int) -> Array:
+    """x with all but its k largest entries, by magnitude, set to 0; ties to the lowest index. (d,) -> (d,).
+
+    With k = d, the identity. Over the whole vector; the deep-learning code of Koloskova et al. does so tensor
+    by tensor.
+    """
+    xp = module_of(x)
+    largest = xp.argsort(-abs(x), kind="stable")[:k]
+    kept = xp.zeros_like(x)
+    kept[largest] = x[largest]
+    return kept
+
+
+def count_of(share: float, d: int) -> int:
+    """How many of d entries this share is: at least 1."""
+    if not 0 < share <= 1:
+        raise ValueError(f"a compressor keeps a share in (0, 1] of the entries, got {share}")
+    return max(1, round(share * d))

@@ -1,0 +1,234 @@
+"""Systems that screen: BRIDGE, ByRDiE, MOZI, ClippedGossip, LEARN, IOS, and multi-task learning.
+
+Each is one round in the form of `algorithm.round_`; options come last and have the defaults of the source.
+"""
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+
+from refimpl.aggregate import adaptive_weights, combine, coordinate_median, krum, trimmed_mean
+from refimpl.algorithm import Setting, State, messages
+from refimpl.arrays import Array, module_of, quiet
+from refimpl.optim import OPTIMIZERS
+from refimpl.related import rules
+from refimpl.related.common import (
+    Combine,
+    Heard,
+    Result,
+    alike,
+    begin,
+    gradients,
+    heard,
+    mix_and_step,
+    step_size,
+    step_then_mix,
+    steps,
+)
+from refimpl.related.mixing import metropolis_weights, uniform_weights
+from refimpl.released import smooth
+
+SCREENS: dict[str, Callable[[], Combine]] = {  # made anew in every round
+    "T": lambda: lambda h: rules.own_trimmed_mean(h.models, h.own, h.f),
+    "M": lambda: alike(lambda W, f: coordinate_median(W)),
+    "K": lambda: alike(krum),
+    "B": lambda: alike(rules.bridge_b),
+}
+
+
+@quiet
+def bridge(
+    s: Setting, state: State, batch: Array, signals: Array | None, screen: str, at: str = "own"
+) -> Result:
+    """x_k' = screen(x_l : l in N_k) - mu g_k(x_k): BRIDGE (Fang, Yang and Bajwa 2022).
+
+    Screens, of models as they were sent: T `rules.own_trimmed_mean`, M the median of each coordinate, own model
+    included, K Krum, own model included, B `rules.bridge_b`. Krum is that of Blanchard et al. 2017; the
+    authors' code sums plain distances, that to itself too, and screens weights and biases apart. The gradient
+    is taken at the own model: the paper (from memory, unverified) and another group's code; the authors' code
+    takes it at="mixed". Theirs is the gradient of all local data; here, as everywhere, that of the batch.
+    """
+    return mix_and_step(s, state, batch, signals, SCREENS[screen](), at=at)
+
+
+@quiet
+def byrdie(s: Setting, state: State, batch: Array, signals: Array | None = None, at: str = "own") -> Result:
+    """BRIDGE-T coordinate by coordinate, the others' new values in place: ByRDiE (Yang and Bajwa 2019).
+
+    For c = 0, 1, ...: everyone sends [x_k]_c; [x_k]_c <- trimmed mean of what it hears - mu [g_k]_c, before the
+    next coordinate is sent; one inner pass. That order, and one pass, as in the authors' code; trimming and the
+    gradient at the own model as in `bridge`, by the paper (from memory, unverified). The authors' code trims
+    the own value with the rest and takes the gradient at="mixed", where coordinate c has its screened value
+    already. It costs d gradients a worker and round: see SYSTEMS for the largest problem.
+    """
+    optimizer, t = OPTIMIZERS[s.optimizer], state.t + 1
+    W, memory, slots = state.W.copy(), state.memory.copy(), slice(optimizer.slots)
+    sent = module_of(W).empty_like(W)
+    for c in range(W.shape[-1]):
+        here = slice(c, c + 1)
+        sent[:, here] = messages(s, W[:, here], None if signals is None else signals[:, here])
+        mixed = W.copy()
+        for k in s.normal:
+            h = heard(s, sent[:, here], uniform_weights(s.graph), batch, k)
+            mixed[k, here] = rules.own_trimmed_mean(h.models, h.own, h.f)
+        G = gradients(s, W if at == "own" else mixed, batch)
+        for k in range(len(W)):
+            remembered, mu = memory[slots, k, here], step_size(s, k, t)
+            W[k, here], memory[slots, k, here] = optimizer.step(mixed[k, here], G[k, here], remembered, mu, t)
+    return Result((sent,), State(W, memory, t))
+
+
+@quiet
+def mozi(
+    s: Setting,
+    state: State,
+    batch: Array,
+    signals: Array | None = None,
+    share: float | None = None,
+    alpha: float = 0.5,
+    empty: str = "nearest",
+) -> Result:
+    """x_k' = alpha x_k + (1 - alpha) mean of accepted x_l - mu g_k(x_k): MOZI, UBAR (Guo et al. 2021).
+
+    See `rules.mozi`. As four independent codes have it; the authors' was not found. `share` is rho, the share
+    of the neighbours that goes to the second stage, rounded down but at least one; None takes as many as are
+    not attackers. The sample that decides is the round's batch, which the gradient is taken on too.
+    """
+
+    def accept(h: Heard) -> Array:
+        n = len(h.models) - 1
+        count = max(1, n - h.f if share is None else math.floor(share * n))
+        risks = module_of(h.models).stack([h.risk(w) for w in h.models])
+        return rules.mozi(h.models, h.own, risks, count, alpha, empty)
+
+    return mix_and_step(s, state, batch, signals, accept)
+
+
+@quiet
+def clipped_gossip(
+    s: Setting,
+    state: State,
+    batch: Array,
+    signals: Array | None = None,
+    radius: float | str = 1.0,
+    momentum: float = 0.9,
+) -> Result:
+    """m_k' = momentum m_k + g_k(x_k), y_k = x_k - mu m_k', then clipped gossip (He et al. 2022).
+
+    x_k' = `rules.clipped_gossip` of the y that it hears, w by Metropolis. The radius is a number, as in all
+    their experiments (0.1, 1 or 10), or found in each round: "oracle" knows the attackers, "adaptive" their
+    number. The momentum is that of the authors' code; the paper (from memory, unverified) has (1 - a) m + a g.
+    It is the system's slot of the memory.
+    """
+    if isinstance(radius, str) and radius not in ("oracle", "adaptive"):
+        raise ValueError(f'a radius is a number, "oracle" or "adaptive", got {radius!r}')
+    state = begin(s, state, 0 * state.W)
+    m = momentum * state.memory[-1] + gradients(s, state.W, batch)
+
+    def clip(h: Heard) -> Array:
+        tau = radius
+        if tau == "oracle":
+            tau = rules.oracle_radius(h.models, h.own, h.weights, h.honest)
+        elif tau == "adaptive":
+            tau = rules.adaptive_radius(h.models, h.own, h.weights, h.f)
+        return rules.clipped_gossip(h.models, h.own, h.weights, float(tau))
+
+    result = step_then_mix(s, state, batch, signals, clip, metropolis_weights, m)
+    result.state.memory[-1] = m
+    return result
+
+
+AGREEMENTS = {"icwtm": trimmed_mean, "mda": rules.minimum_diameter_average}
+
+
+def agreement_rounds(t: int) -> int:
+    """How often the gradients are exchanged once more in round t: ceil(log2 t)."""
+    return (t - 1).bit_length()
+
+
+def in_time(s: Setting, k: int, turn: int) -> np.ndarray:
+    """Whom worker k hears in time: all but f normal workers, each turn others. (n - f,), ascending.
+
+    The network may delay whom it likes; here it is f of the normal ones in a row, so that all attackers are
+    heard.
+    """
+    others = s.normal[s.normal != k]
+    late = np.roll(others, -(k + turn))[: len(s.attackers)]
+    return np.setdiff1d(np.arange(len(s.graph)), late)
+
+
+@quiet
+def learn(
+    s: Setting, state: State, batch: Array, signals: Array | None, agreement: str, iterated: bool = True
+) -> Result:
+    """Collaborative learning in the jungle (El-Mhamdi et al. 2021), on a complete graph; R is ICwTM or MDA.
+
+    G_k = R(gradients), then ceil(log2 t) times G_k = R(the others' G); y_k = x_k - mu G_k; x_k' = R(y). Nobody
+    waits for more than n - f messages: see `in_time`. So in the authors' Garfield code, where only data that
+    are not iid have it `iterated`; but there gradients are taken at the asker's model, here at the sender's
+    own, as in the paper (from memory, unverified; so is the name ICwTM). R is `aggregate.trimmed_mean`, f off
+    each side, or `rules.minimum_diameter_average`; the own value is one like any other. Sent are gradients, all
+    G, models; each is attacked. They start from equal models; here from what they are given. Their bounds
+    (abstracts): n >= 3f + 1 for the trimmed mean with reliable broadcast, n >= 6f + 1 for MDA; refused is what
+    leaves nothing to average.
+    """
+    rule, f, exchanges = AGREEMENTS[agreement], len(s.attackers), 1
+    if iterated:
+        exchanges += agreement_rounds(state.t + 1)
+    own = gradients(s, state.W, batch)
+    G, sent = own, []
+    for turn in range(exchanges):
+        sent.append(messages(s, G, signals))
+        G = own.copy()  # attackers step along their own gradient
+        for k in s.normal:
+            G[k] = rule(sent[-1][module_of(G).asarray(in_time(s, k, turn))], f)
+    W, memory = steps(s, state.W, G, state)
+    sent.append(messages(s, W, signals))
+    for k in s.normal:
+        W[k] = rule(sent[-1][module_of(W).asarray(in_time(s, k, exchanges))], f)
+    return Result(tuple(sent), State(W, memory, state.t + 1))
+
+
+@quiet
+def ios(s: Setting, state: State, batch: Array, signals: Array | None = None) -> Result:
+    """Step, then `rules.iterative_outlier_scissor`, w by Metropolis: IOS (Wu et al. 2023, their code).
+
+    They drop as many as there are attackers among the neighbours; here f is the number of all attackers.
+    """
+    return step_then_mix(
+        s,
+        state,
+        batch,
+        signals,
+        lambda h: rules.iterative_outlier_scissor(h.models, h.own, h.weights, h.f),
+        metropolis_weights,
+    )
+
+
+@quiet
+def multi_task(
+    s: Setting, state: State, batch: Array, signals: Array | None = None, nu: float = 0.05
+) -> Result:
+    """Step, then Eq. (6) with running averages of the risks: Li, Abbas and Koutsoukos 2020 (authors' code).
+
+    L_kl <- (1 - nu) L_kl + nu r_k(y_l) on the batch, 1 at first; c = `adaptive_weights` of row k over N_k. An
+    average that is lost to an infinite risk starts again (`released.smooth`). L (N, N) is in the system's slots
+    of the memory, a row of L at a worker's place, filled up with zeros.
+    """
+    xp, (N, d) = module_of(state.W), state.W.shape
+    slots = -(-N // d)
+    first = xp.zeros((N, slots * d), state.W.dtype)
+    first[:, :N] = 1
+    state = begin(s, state, *first.reshape(N, slots, d).swapaxes(0, 1))
+    L = state.memory[-slots:].swapaxes(0, 1).reshape(N, slots * d).copy()
+    C = xp.zeros((N, N), state.W.dtype)
+    W_hat, memory = steps(s, state.W, gradients(s, state.W, batch), state)
+    sent, W = messages(s, W_hat, signals), W_hat.copy()
+    for k in s.normal:
+        N_k, h = xp.asarray(np.flatnonzero(s.graph[k])), heard(s, sent, uniform_weights(s.graph), batch, k)
+        L[k, N_k] = smooth(L[k, N_k], xp.stack([h.risk(w) for w in h.models]), nu)
+        C[k, N_k] = adaptive_weights(L[k, N_k], h.own)
+        W[k] = combine(C[k, N_k], h.models)
+    memory[-slots:] = L.reshape(N, slots, d).swapaxes(0, 1)
+    return Result((sent,), State(W, memory, state.t + 1), C)

@@ -1,0 +1,269 @@
+"""What a worker makes of the models that it hears; the table RULES of those that Algorithm 1 could use.
+
+W (n, d) are the models of a neighbourhood, the receiver's own at position `own`, f is the number of attackers.
+Ties go to the lowest index. A model that is not finite, or whose square overflows, is infinitely far from all.
+Inputs are never written to.
+"""
+
+import math
+from itertools import combinations
+
+import numpy as np
+
+from refimpl.aggregate import Rule, ascending, combine, require_krum, squared_distances
+from refimpl.arrays import Array, module_of, quiet, to_host
+
+# --- For comparison: rules that see all models alike --------------------------------------------------------
+
+
+@quiet
+def geometric_median(W: Array, steps: int = 80, tolerance: float = 1e-5, nu: float = 1e-5) -> Array:
+    """The point with the least sum of distances to the models, by Weiszfeld's iteration: (n, d) -> (d,).
+
+    z <- sum_i w_i / a_i / sum_i 1 / a_i, a_i = max(nu, |z - w_i|), from the mean, until z moves by no more than
+    `tolerance`, at most `steps` times. Steps and tolerance as in the codes of Wu et al. (2020, 2023); nu and
+    dropping models that are not finite as in Pillutla et al. (2022), who stop after 4 steps.
+    """
+    xp = module_of(W)
+    finite = xp.isfinite((W * W).sum(axis=-1))
+    if not finite.any():
+        return W[0]
+    W = W[finite]
+    z = W.mean(axis=0)
+    for _ in range(steps):
+        closeness = 1 / xp.maximum(xp.sqrt(((W - z) ** 2).sum(axis=-1)), nu)
+        before, z = z, closeness @ W / closeness.sum()
+        if float(((z - before) ** 2).sum()) ** 0.5 <= tolerance:
+            break
+    return z
+
+
+@quiet
+def krum_order(W: Array, f: int) -> np.ndarray:
+    """The positions of the models, the best Krum score first (see `aggregate.krum`), on the host: (n,).
+
+    Scores are sums of n - f - 2 squared distances, of at least one where Bulyan has taken most models away.
+    """
+    xp, n = module_of(W), len(W)
+    to_others = xp.where(xp.eye(n, dtype=bool), xp.inf, squared_distances(W))
+    nearest = to_host(xp.sort(to_others, axis=-1)[:, : max(n - f - 2, 1)])
+    infinite = np.isinf(nearest)
+    return np.lexsort((np.where(infinite, 0, nearest).sum(axis=1), infinite.sum(axis=1)))
+
+
+@quiet
+def multi_krum(W: Array, f: int) -> Array:
+    """The mean of the n - f - 2 models with the best Krum scores (Blanchard et al. 2017): (n, d) -> (d,).
+
+    m = n - f - 2 is the largest that they allow, and the default of the LPD group's code.
+    Raises ValueError unless n >= 2f + 3.
+    """
+    require_krum(len(W), f)
+    best = module_of(W).asarray(np.sort(krum_order(W, f)[: len(W) - f - 2]))
+    return W[best].mean(axis=0)
+
+
+def repeated_krum(W: Array, f: int) -> Array:
+    """n - 2f models, picked one by one as Krum's choice among those that are left: (n, d) -> (n - 2f, d)."""
+    left, picked = list(range(len(W))), []
+    xp = module_of(W)
+    for _ in range(len(W) - 2 * f):
+        picked.append(left.pop(int(krum_order(W[xp.asarray(np.array(left))], f)[0])))
+    return W[xp.asarray(np.array(picked))]
+
+
+@quiet
+def bulyan(W: Array, f: int) -> Array:
+    """The mean of the n - 4f values nearest to the median, per coordinate, of what `repeated_krum` picks.
+
+    Bulyan (El-Mhamdi et al. 2018; from memory, unverified, and so in the code of Wu et al. 2023, but with the
+    lower of two middle values for the median; here their mean). (n, d) -> (d,). Raises ValueError unless n >=
+    4f + 3.
+    """
+    require_bulyan(len(W), f)
+    xp, picked = module_of(W), ascending(repeated_krum(W, f))
+    theta = len(picked)
+    median = (picked[(theta - 1) // 2] + picked[theta // 2]) / 2
+    nearest = xp.argsort(abs(picked - median), axis=0, kind="stable")[: theta - 2 * f]
+    return xp.take_along_axis(picked, nearest, axis=0).mean(axis=0)
+
+
+def require_bulyan(n: int, f: int) -> None:
+    if n < 4 * f + 3:
+        raise ValueError(f"bulyan needs n >= 4f + 3 models, got n={n}, f={f}")
+
+
+@quiet
+def minimum_diameter_average(W: Array, f: int) -> Array:
+    """The mean of the n - f models with the smallest diameter: MDA (El-Mhamdi et al. 2021).
+
+    (n, d) -> (d,). The first subset in lexicographic order wins, as in the authors' code; one with a model that
+    is not finite has an infinite diameter. Raises ValueError unless n >= 2f + 1 and the subsets can be counted.
+    """
+    require_mda(len(W), f)
+    D = to_host(squared_distances(W))
+    best = min(combinations(range(len(W)), len(W) - f), key=lambda subset: D[np.ix_(subset, subset)].max())
+    return W[module_of(W).asarray(np.array(best))].mean(axis=0)
+
+
+SUBSETS = 50_000  # about half a second for each aggregation
+
+
+def require_mda(n: int, f: int) -> None:
+    if n < 2 * f + 1:
+        raise ValueError(f"mda needs n >= 2f + 1 models, got n={n}, f={f}")
+    if (count := math.comb(n, f)) > SUBSETS:
+        raise ValueError(
+            f"mda looks at all subsets of n - f models, {count} for n={n}, f={f}: more than {SUBSETS}"
+        )
+
+
+# --- Rules that know which model is their own ---------------------------------------------------------------
+
+
+@quiet
+def own_trimmed_mean(W: Array, own: int, f: int) -> Array:
+    """The mean of one's own value and the neighbours' without their f lowest and f highest: (n, d) -> (d,).
+
+    BRIDGE-T (Fang et al. 2022) and ByRDiE (Yang and Bajwa 2019): y_k = (w_k + sum of the |N_k| - 2f values
+    left) / (|N_k| - 2f + 1), N_k without k. From memory of both papers, unverified; so in the codes of Wu et
+    al. 2023 and two others. The authors' own code sorts the own value with the rest: `aggregate.trimmed_mean`.
+    NaN counts as +infinity.
+    """
+    others = ascending(W[module_of(W).asarray(np.delete(np.arange(len(W)), own))])
+    kept = others[f : len(others) - f]
+    return (W[own] + kept.sum(axis=0)) / (len(kept) + 1)
+
+
+def require_neighbours(name: str, n: int, f: int, least: int, formula: str) -> None:
+    """Raises ValueError unless a neighbourhood of n models has at least so many neighbours."""
+    if n - 1 < least:
+        raise ValueError(f"{name} needs {formula} neighbours, got {n - 1}, f={f}")
+
+
+@quiet
+def bridge_b(W: Array, f: int) -> Array:
+    """The mean of each coordinate without its f lowest and highest values, of what `repeated_krum` picks.
+
+    BRIDGE-B as in the authors' code; the paper (from memory, unverified) has Bulyan. (n, d) -> (d,).
+    """
+    picked = ascending(repeated_krum(W, f))
+    return picked[f : len(picked) - f].mean(axis=0)
+
+
+@quiet
+def iterative_outlier_scissor(W: Array, own: int, weights: Array, f: int) -> Array:
+    """f times drops the neighbour farthest from the weighted mean of what is left; then that mean: IOS.
+
+    Wu, Chen and Ling 2023 (authors' code). The own model is never dropped. (n, d), (n,) -> (d,).
+    A mean leaves out models that are not finite, until it is the last one.
+    """
+    left = np.ones(len(W), dtype=bool)
+    finite = to_host(module_of(W).isfinite((W * W).sum(axis=-1)))
+    for _ in range(min(f, len(W) - 1)):
+        mean = weighted_mean(W, weights, left & finite)
+        distance = np.where(finite, to_host(((W - mean) ** 2).sum(axis=-1)), np.inf)
+        distance[own] = -1
+        left[np.where(left, distance, -1).argmax()] = False
+    return weighted_mean(W, weights, left)
+
+
+def weighted_mean(W: Array, weights: Array, left: np.ndarray) -> Array:
+    """sum c_l w_l / sum c_l over the models that are left."""
+    c = module_of(W).where(module_of(W).asarray(left), weights, 0)
+    return combine(c / c.sum(), W)
+
+
+@quiet
+def clipped_gossip(W: Array, own: int, weights: Array, tau: float) -> Array:
+    """w_own + sum_l c_l Clip(w_l - w_own, tau), Clip(z, tau) = z min(1, tau / |z|) (He et al. 2022).
+
+    (n, d), (n,) -> (d,). A difference that is not finite counts as 0.
+    """
+    xp = module_of(W)
+    differences = W - W[own]
+    norms = xp.sqrt((differences**2).sum(axis=-1, keepdims=True))
+    shrink = xp.where(norms > tau, tau / norms, 1).astype(W.dtype)
+    clipped = xp.where(xp.isfinite(norms), shrink * differences, 0)
+    return W[own] + weights @ clipped
+
+
+@quiet
+def oracle_radius(W: Array, own: int, weights: Array, honest: np.ndarray) -> float:
+    """tau^2 = sum over honest l of c_l |w_l - w_own|^2 / the attackers' weight (He et al. 2022, their code)."""
+    c = to_host(weights)
+    delta = c[~honest].sum()
+    squares = to_host(((W - W[own]) ** 2).sum(axis=-1))
+    return float(np.sqrt((c * squares)[honest].sum() / delta)) if delta > 0 else math.inf
+
+
+@quiet
+def adaptive_radius(W: Array, own: int, weights: Array, f: int) -> float:
+    """The oracle's radius without an oracle: the nearest models stand for the honest ones.
+
+    As in the code of Gaucher et al. 2025: the models by distance, the own one first; those are taken before
+    which and with which the weight is below 1 - delta; tau^2 = sum over taken l of c_l |w_l - w_own|^2 / delta.
+    They have equal weights, delta being f of them; here it is the sum of the f largest weights of neighbours.
+    To reach 1 - delta up to rounding is to reach it.
+    """
+    c = to_host(weights)
+    delta = np.sort(np.delete(c, own))[::-1][:f].sum()
+    if delta == 0:
+        return math.inf
+    squares = to_host(((W - W[own]) ** 2).sum(axis=-1))
+    squares = np.where(np.isfinite(squares), squares, np.inf)
+    squares[own] = -1  # first, also among models that equal it
+    order = np.argsort(squares, kind="stable")
+    squares[own] = 0
+    taken = order[np.cumsum(c[order]) < c.sum() - delta - 1e-6]
+    return float(np.sqrt((c[taken] * squares[taken]).sum() / delta))
+
+
+@quiet
+def mozi(W: Array, own: int, risks: Array, count: int, alpha: float = 0.5, empty: str = "nearest") -> Array:
+    """alpha w_own + (1 - alpha) times the mean of the accepted neighbours (Guo et al. 2021).
+
+    (n, d), (n,) -> (d,). Of the `count` neighbours nearest to the own model, accepted are those whose risk is
+    no higher than the own one. If there are none, the "nearest" is (MOZI, by two codes), or the one with the
+    "lowest-risk" of the count (UBAR, by two others); the authors' code was not found. A model that is not
+    finite is not accepted; if all are such, the own model stays.
+    """
+    if empty not in ("nearest", "lowest-risk"):
+        raise ValueError(f'mozi without an accepted model takes "nearest" or "lowest-risk", got {empty!r}')
+    squares, r = to_host(((W - W[own]) ** 2).sum(axis=-1)), to_host(risks)
+    others = np.delete(np.arange(len(W)), own)
+    near = others[np.argsort(squares[others], kind="stable")][:count]
+    near = near[np.isfinite(squares[near])]
+    if not len(near):
+        return W[own]
+    accepted = near[r[near] <= r[own]]
+    if not len(accepted):
+        accepted = near[:1] if empty == "nearest" else near[r[near].argmin()][None]
+    mean = W[module_of(W).asarray(np.sort(accepted))].mean(axis=0)
+    return alpha * W[own] + (1 - alpha) * mean
+
+
+# --- The table ----------------------------------------------------------------------------------------------
+
+RULES = {
+    "geometric-median": Rule(
+        lambda W, risks, own, f: geometric_median(W),
+        "the point with the least sum of distances to the models",
+        "Weiszfeld 1937, Pillutla et al. 2022",
+        "GM",
+    ),
+    "multi-krum": Rule(
+        lambda W, risks, own, f: multi_krum(W, f),
+        "mean of the n - f - 2 models with the best Krum scores",
+        "Blanchard et al. 2017",
+        "Multi-Krum",
+        require=require_krum,
+    ),
+    "bulyan": Rule(
+        lambda W, risks, own, f: bulyan(W, f),
+        "Krum again and again, then values near the median",
+        "El-Mhamdi et al. 2018",
+        "Bulyan",
+        require=require_bulyan,
+    ),
+}

@@ -1,0 +1,130 @@
+"""Graphs that change from round to round, and one-way ones; the table SCHEDULES.
+
+A schedule is a function of the round t = 1, 2, ... that returns a boolean matrix on the host, A[k, l] = l sends
+to k in that round, True on the diagonal. It is drawn from the seed and t alone, so that a run can be resumed
+anywhere.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+
+from refimpl.draws import STREAMS
+
+Schedule = Callable[[int], np.ndarray]
+
+
+def stream(seed: int, t: int) -> np.random.Generator:
+    """The generator of round t: child t of the stream "graph" of `draws`."""
+    child = np.random.SeedSequence(seed, spawn_key=(STREAMS.index("graph"), t))
+    return np.random.Generator(np.random.PCG64(child))
+
+
+def thinned(graph: np.ndarray, p: float, rng: np.random.Generator) -> np.ndarray:
+    """Each edge of the graph, both ways together, with probability p (Peng et al. 2021).
+
+    What they intend: their code thins the thinned graph again, so that edges vanish for good.
+    """
+    upper = np.triu(graph & (rng.random(graph.shape) < p), k=1)
+    return upper | upper.T | np.eye(len(graph), dtype=bool)
+
+
+def one_way(graph: np.ndarray, p: float, rng: np.random.Generator) -> np.ndarray:
+    """Each direction of each edge with probability p, on its own: a directed graph, as messages get lost."""
+    return (graph & (rng.random(graph.shape) < p)) | np.eye(len(graph), dtype=bool)
+
+
+def matching(graph: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Pairs along the graph's edges, nobody in two of them: pairwise gossip (Koloskova et al. 2020)."""
+    A, free = np.eye(len(graph), dtype=bool), np.ones(len(graph), dtype=bool)
+    for i, j in rng.permutation(np.argwhere(np.triu(graph, k=1))):
+        if free[i] and free[j]:
+            A[i, j] = A[j, i] = True
+            free[[i, j]] = False
+    return A
+
+
+def every(graph: np.ndarray, tau: float, t: int) -> np.ndarray:
+    """The graph in every tau-th round and nobody in between: local updates (Koloskova et al. 2020)."""
+    if tau % 1 or tau < 1:
+        raise ValueError(f"schedule every:TAU needs a whole number of rounds, 1 or more, got {tau:g}")
+    return graph if t % tau == 0 else np.eye(len(graph), dtype=bool)
+
+
+def exponential(n: int, peers: float, t: int) -> np.ndarray:
+    """l sends to l + j (peers + 1)^i for j = 1 ... peers; i goes through 0, 1, ... (Assran et al. 2019).
+
+    The default of the SGP code: i = 0, 1, ... while (peers + 1)^i <= n - 1, one i a round, then from 0 again.
+    """
+    if peers % 1 or peers < 1:
+        raise ValueError(f"schedule exponential:PEERS needs a whole number, 1 or more, got {peers:g}")
+    base = int(peers) + 1
+    powers = [base**i for i in range(n.bit_length()) if base**i <= n - 1] or [0]
+    A = np.eye(n, dtype=bool)
+    for j in range(1, base):
+        l = np.arange(n)
+        A[(l + j * powers[(t - 1) % len(powers)]) % n, l] = True
+    return A
+
+
+class Entry(NamedTuple):
+    """An entry of SCHEDULES."""
+
+    draw: Callable[[np.ndarray, float, int, np.random.Generator], np.ndarray]
+    """(graph, the number after the colon, round, generator of the round) -> who sends to whom"""
+    about: str
+    reference: str = "-"
+    number: str = ""
+    default: float = 0.0
+
+
+SCHEDULES = {
+    "thinned": Entry(
+        lambda graph, p, t, rng: thinned(graph, p, rng),
+        "each edge of the graph with probability P",
+        "Peng et al. 2021",
+        "P",
+        0.5,
+    ),
+    "one-way": Entry(
+        lambda graph, p, t, rng: one_way(graph, p, rng),
+        "each direction of each edge with probability P, on its own",
+        number="P",
+        default=0.5,
+    ),
+    "matching": Entry(
+        lambda graph, _, t, rng: matching(graph, rng), "pairs along edges of the graph", "Koloskova et al. 2020"
+    ),
+    "every": Entry(
+        lambda graph, tau, t, rng: every(graph, tau, t),
+        "the graph in every TAU-th round, nobody in between",
+        "Koloskova et al. 2020",
+        "TAU",
+        10,
+    ),
+    "exponential": Entry(
+        lambda graph, peers, t, rng: exponential(len(graph), peers, t),
+        "one way, to PEERS others at distances 1, 2, 4, ... in turn",
+        "Assran et al. 2019",
+        "PEERS",
+        1,
+    ),
+}
+
+
+def build(name: str, graph: np.ndarray, seed: int) -> Schedule:
+    """The schedule of that name on a graph, with its number behind a colon if it takes one: "thinned:0.3"."""
+    name, colon, text = name.partition(":")
+    entry = SCHEDULES.get(name)
+    if entry is None or (colon and not entry.number):
+        names = ", ".join(f"{key}:{e.number}" if e.number else key for key, e in SCHEDULES.items())
+        raise ValueError(f"unknown schedule {name + colon + text!r}: needs {names}")
+    try:
+        number = float(text) if colon else entry.default
+    except ValueError:
+        raise ValueError(f"schedule {name}:{entry.number} needs a number, got {text!r}") from None
+    if entry.number == "P" and not 0 <= number <= 1:
+        raise ValueError(f"schedule {name}:P needs a probability 0 <= P <= 1, got {number:g}")
+    entry.draw(graph, number, 1, stream(seed, 1))  # refuses now what it would refuse later
+    return lambda t: entry.draw(graph, number, t, stream(seed, t))

@@ -1,0 +1,48 @@
+"""Mistakes planted in the port of the systems: each is caught by the case that names it."""
+
+import re
+import shutil
+
+import pytest
+from test_port import PORT, ROOT, needs_node, node
+
+MISTAKES = [
+    ("1 / (1 + Math.max(degree[k], degree[l]))", "1 / Math.max(degree[k], degree[l])", "metropolis-on-a-path"),
+    ("columns(graph).map((column)", "graph.map((column)", "push-weights-by-columns"),
+    ("[-Math.abs(value)]", "[-value]", "top-k-of-ties"),
+    ("W.filter((w) => Number.isFinite(squares(w)))", "W", "geometric-median-drops-what-is-not-finite"),
+    ("slice(0, W.length - f - 2).map", "slice(0, W.length - f).map", "multi-krum-of-four"),
+    ("(column[own] + sum(kept))", "(sum(kept) + kept[0])", "trimmed-mean-that-keeps-its-own"),
+    (
+        "const farthest = away.indexOf(Math.max(...away));",
+        "const farthest = away.lastIndexOf(Math.max(...W.map((w) => distance2(w, mean))));",
+        "scissor-one-by-one",
+    ),
+    ("sum(weights) - delta - 1e-6", "sum(weights) - delta + 1", "adaptive-radius-of-the-nearest"),
+    ('empty === "nearest"', 'empty !== "nearest"', "mozi-nearest-when-none-is-accepted"),
+    ('order = "mix-and-step" }', 'order = "step-then-mix" }', "d-psgd-mixes-and-steps-from-one-snapshot"),
+    ("omega = 0.5", "omega = 1", "dmsgd-shares-half-of-its-momentum"),
+    ("W: z, optimizer", "W: x, optimizer", "sgp-on-a-directed-graph"),
+    ('copies === "models"', 'copies !== "models"', "choco-top-one"),
+    ("Math.ceil(Math.log2(state.t + 1))", "0", "icwtm-waits-for-six-of-seven"),
+    ("!late.includes(l)", "true", "mda-waits-for-six-of-seven"),
+    ("nu = 0.05", "nu = 1", "multi-task-remembers-risks"),
+    ("rows.map((n) => n / sum(rows))", "rows.map(() => 1 / rows.length)", "fedavg-by-rows"),
+]  # fmt: skip
+
+
+@needs_node
+@pytest.mark.parametrize(("right", "wrong", "case"), MISTAKES, ids=[m[2] for m in MISTAKES])
+def test_a_mistake_in_a_system_is_caught_by_the_case_that_names_it(tmp_path, right, wrong, case):
+    source = (PORT / "related.mjs").read_text()
+    assert source.count(right) == 1
+    port, vectors = tmp_path / "examples" / "port", tmp_path / "tests" / "vectors" / "v1"
+    for folder in (port, vectors):
+        folder.mkdir(parents=True)
+    for file in ("check.mjs", "resilient.js"):
+        shutil.copy(PORT / file, port)
+    (port / "related.mjs").write_text(source.replace(right, wrong))
+    shutil.copy(ROOT / "tests" / "vectors" / "v1" / "related.json", vectors)
+    done = node(port / "check.mjs", "related")
+    assert done.returncode == 1, done.stderr
+    assert re.search(rf"^  {case}[a-z0-9-]*: Catches .*\n    .+: expected ", done.stdout, re.M), done.stdout

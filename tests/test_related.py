@@ -1,0 +1,251 @@
+"""The systems of refimpl.related: against scalar oracles, under attack, their states and types."""
+
+import numpy as np
+import oracle_related as oracle
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from problems import MODEL, held_out, initial, local_data, sends, setting
+from related_problems import BAND, DENSE, WHOLE, D, Quadratic, batches, graph_for, mu, run
+
+from refimpl import algorithm, draws, related, train
+from refimpl.arrays import module_of
+from refimpl.attacks import ATTACKS
+from refimpl.related import SYSTEMS
+
+SCREENING = [
+    *(
+        "bridge-t",
+        "bridge-m",
+        "bridge-k",
+        "bridge-b",
+        "byrdie",
+        "mozi",
+        "ubar",
+        "clipped-gossip",
+        "icwtm",
+        "mda",
+    ),
+    *(
+        "clipped-gossip-adaptive",
+        "clipped-gossip-oracle",
+        "tv-penalty",
+        "multi-task",
+        "ios",
+        "geometric-median",
+    ),
+    *("multi-krum", "bulyan"),
+]
+
+
+# --- Against the oracles ------------------------------------------------------------------------------------
+
+
+def net_of(s, t, batch, signals):
+    """What the oracles know of round t."""
+    data = [(s.X[k, batch[k]], s.y[k, batch[k]]) for k in range(7)]
+
+    def say(rows, c=None):
+        drawn = signals if signals is None or c is None else signals[:, c : c + 1]
+        return algorithm.messages(s, np.array(rows), drawn).tolist()
+
+    return oracle.Net(
+        hears=[np.flatnonzero(row).tolist() for row in s.graph],
+        normal=s.normal.tolist(),
+        f=len(s.attackers),
+        eta=lambda k: mu(k, t),
+        grad=lambda k, w: (MODEL.gradient(np.array(w), *data[k]) + s.l2 * np.array(w)).tolist(),
+        loss=lambda k, w: float(MODEL.risk(np.array(w), *data[k])) + s.l2 / 2 * sum(a * a for a in w),
+        say=say,
+        rows=train.sizes(s),
+    )
+
+
+def choco_oracle(share, gamma):
+    def rounds(net, t, x, copies=None):
+        zeros = [[0.0] * D for _ in x]
+        return oracle.choco(net, x, copies or zeros, max(1, round(share * D)), gamma)
+
+    return rounds
+
+
+def clipping(radius):
+    def rounds(net, t, x, m=None):
+        return oracle.clipped_gossip(net, x, m or [[0.0] * D for _ in x], radius)
+
+    return rounds
+
+
+def by_rows(rule):
+    def rounds(net, t, x):
+        return (oracle.stepped_then(net, x, lambda k, got: rule([got[l] for l in net.hears[k]], net.f)),)
+
+    return rounds
+
+
+# (net, t, models, what it remembered) -> models and what it remembers
+ORACLES = {
+    "d-psgd": lambda net, t, x: (oracle.d_psgd(net, x),),
+    "d-sgd": lambda net, t, x: (oracle.d_sgd(net, x),),
+    "dmsgd": lambda net, t, x, before=None: oracle.dmsgd(net, x, before or x),
+    "sgp": lambda net, t, z, x=None, u=None: oracle.sgp(net, z, x or z, u or [1.0] * 7),
+    "choco": choco_oracle(0.01, 0.04),
+    "choco-identity": choco_oracle(1.0, 1.0),
+    "bridge-t": lambda net, t, x: (oracle.bridge(net, x, "T"),),
+    "bridge-m": lambda net, t, x: (oracle.bridge(net, x, "M"),),
+    "bridge-k": lambda net, t, x: (oracle.bridge(net, x, "K"),),
+    "bridge-b": lambda net, t, x: (oracle.bridge(net, x, "B"),),
+    "byrdie": lambda net, t, x: (oracle.byrdie(net, x),),
+    "mozi": lambda net, t, x: (oracle.mozi(net, x),),
+    "ubar": lambda net, t, x: (oracle.mozi(net, x, lowest_risk=True),),
+    "clipped-gossip": clipping(1.0),
+    "clipped-gossip-adaptive": clipping("adaptive"),
+    "clipped-gossip-oracle": clipping("oracle"),
+    "icwtm": lambda net, t, x: (oracle.learn(net, x, t, oracle.trimmed),),
+    "mda": lambda net, t, x: (oracle.learn(net, x, t, oracle.smallest_diameter),),
+    "tv-penalty": lambda net, t, x: (oracle.tv_penalty(net, x),),
+    "multi-task": lambda net, t, x, L=None: oracle.multi_task(net, x, L or [[1.0] * 7 for _ in x]),
+    "ios": lambda net, t, x: (oracle.ios(net, x),),
+    "fedavg": lambda net, t, x: (oracle.fedavg(net, x),),
+    "geometric-median": by_rows(lambda rows, f: oracle.weiszfeld(rows)),
+    "multi-krum": by_rows(oracle.multi_krum),
+    "bulyan": by_rows(oracle.bulyan),
+}
+
+
+def check_system(name, attack, rounds=4):
+    s = setting(graph=graph_for(name), attackers=[1], attack=attack, step_size=mu, l2=0.01)
+    results = train.rounds(s, initial(), 0, related.engine(name))
+    x, remembered, rng = initial().tolist(), (), draws.stream(0, "attack")
+    for t, (batch, result) in enumerate(zip(batches(s, rounds), results), start=1):
+        signals = draws.signals(1, D, rng) if ATTACKS[attack].draw else None
+        x, *remembered = ORACLES[name](net_of(s, t, batch, signals), t, x, *remembered)
+        assert_allclose(result.state.W, x, rtol=1e-8, atol=1e-10)
+
+
+@pytest.mark.parametrize("attack", ["sign-flip", "arbitrary", "alie"])
+@pytest.mark.parametrize("name", SYSTEMS)
+def test_a_system_equals_its_oracle(name, attack):
+    check_system(name, attack)
+
+
+@pytest.mark.parametrize("name", [name for name in SYSTEMS if name not in WHOLE and "bridge" not in name])
+def test_a_system_equals_its_oracle_on_a_sparse_graph(name):
+    """Where neighbourhoods differ, and one has no attacker."""
+    s = setting(graph=BAND, attackers=[2], attack="foe", step_size=mu)
+    first = run(name, 1, s)
+    x, *_ = ORACLES[name](net_of(s, 1, batches(s, 1)[0], None), 1, initial().tolist())
+    assert_allclose(first.state.W, x, rtol=1e-8, atol=1e-10)
+
+
+def test_every_system_has_an_oracle():
+    assert set(ORACLES) == set(SYSTEMS)
+
+
+@pytest.mark.parametrize("letter", "TMKB")
+def test_bridge_with_the_gradient_at_the_screened_model(letter):
+    s = setting(graph=DENSE, attackers=[1], attack="sign-flip", step_size=mu)
+    x = oracle.bridge(net_of(s, 1, batches(s, 1)[0], None), initial().tolist(), letter, mixed_gradient=True)
+    assert_allclose(run(f"bridge-{letter.lower()}", 1, s, at="mixed").state.W, x, rtol=1e-9, atol=1e-12)
+
+
+def test_byrdie_with_the_gradient_at_the_screened_value():
+    s = setting(graph=DENSE, attackers=[1], attack="sign-flip", step_size=mu)
+    x = oracle.byrdie(net_of(s, 1, batches(s, 1)[0], None), initial().tolist(), mixed_gradient=True)
+    assert_allclose(run("byrdie", 1, s, at="mixed").state.W, x, rtol=1e-9, atol=1e-12)
+
+
+def test_choco_in_the_order_of_the_paper():
+    s, share = setting(graph=DENSE, attackers=[1], attack="alie", step_size=mu), 0.2
+    x, copies = initial().tolist(), [[0.0] * D for _ in range(7)]
+    results = train.rounds(
+        s, initial(), 0, related.engine("choco", share=share, gamma=0.3, order="step-then-mix")
+    )
+    for t, (batch, result) in enumerate(zip(batches(s, 4), results), start=1):
+        net = net_of(s, t, batch, None)
+        x, copies = oracle.choco(net, x, copies, round(share * D), 0.3, authors=False)
+        assert_allclose(result.state.W, x, rtol=1e-9, atol=1e-12)
+        assert_allclose(result.state.memory[-1], copies, rtol=1e-9, atol=1e-12)
+
+
+# --- Attackers ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, 1e300])
+@pytest.mark.parametrize("name", SCREENING)
+def test_who_screens_stays_finite(name, bad):
+    s = setting(graph=graph_for(name), attackers=[4], attack="hostile")
+    with sends(lambda own, honest, signals: 0 * own + bad):
+        result = run(name, 3, s)
+    assert np.isfinite(result.state.W).all()
+
+
+@pytest.mark.parametrize("name", SYSTEMS)
+def test_attackers_lie_about_everything_they_send_and_aggregate_nothing(name):
+    s = setting(graph=graph_for(name), attackers=[4], attack="sign-flip", step_size=mu)
+    result, W, batch = run(name, 1, s), initial(), batches(s, 1)[0]
+    own = W[4] - mu(4, 1) * MODEL.gradient(W[4], s.X[4, batch[4]], s.y[4, batch[4]])
+    if name != "byrdie":  # whose gradient moves with the coordinates
+        assert_allclose(result.state.W[4], own, rtol=1e-9)
+    honest = run(name, 1, s._replace(attack="none"))
+    for lie, truth in zip(result.sent, honest.sent):
+        if truth.shape == W.shape:
+            assert_allclose(lie[4], -truth[4], rtol=1e-9, atol=1e-12)
+
+
+# --- States and types ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("optimizer", ["sgd", "adam"])
+@pytest.mark.parametrize("name", SYSTEMS)
+def test_a_state_is_all_that_a_run_needs_to_go_on(name, optimizer):
+    s = setting(graph=graph_for(name), attackers=[1], attack="sign-flip", optimizer=optimizer, step_size=0.01)
+    rows = batches(s, 4)
+    state, step = algorithm.start(s, initial()), related.engine(name)(s)
+    for batch in rows:
+        state = step(state, batch).state
+    again = algorithm.start(s, initial())
+    for batch in rows:
+        kept = again.W.copy(), again.memory.copy()
+        following = related.engine(name)(s)(again, batch).state  # a new engine for every round
+        assert_array_equal(again.W, kept[0])  # inputs are never written to
+        assert_array_equal(again.memory, kept[1])
+        again = following
+    assert_array_equal(again.W, state.W)
+    assert_array_equal(again.memory, state.memory)
+    assert again.t == 4
+
+
+@pytest.mark.parametrize("name", SYSTEMS)
+def test_float32_stays_float32(name):
+    s = setting(graph=graph_for(name), attackers=[1], attack="sign-flip")
+    single = s._replace(X=s.X.astype("float32"))
+    result = run(name, 2, single, initial().astype("float32"))
+    assert result.state.W.dtype == result.state.memory.dtype == np.float32
+    assert_allclose(result.state.W, run(name, 2, s).state.W, rtol=2e-2, atol=2e-3)
+
+
+@pytest.mark.parametrize("name", SYSTEMS)
+def test_a_system_on_another_array_module(name, xp):
+    s = setting(graph=graph_for(name), attackers=[1], attack="alie", optimizer="adam", step_size=mu, l2=0.01)
+    count = 1 if name == "byrdie" else 2  # whose rounds are d rounds
+    result = run(name, count, s._replace(X=xp.asarray(s.X), y=xp.asarray(s.y)), xp.asarray(initial()))
+    assert module_of(result.state.W) is module_of(result.state.memory) is xp
+    assert_allclose(result.state.W.get(), run(name, count, s).state.W, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", SYSTEMS)
+def test_systems_run_under_train(name):
+    s = setting(graph=graph_for(name), attackers=[1], attack="alie", rule="local")
+    result = train.run(s, held_out(local_data()), initial(), 0, 2, related.engine(name))
+    assert len(result.history["mean_own"]) == 2
+    assert (result.weights is not None) == (name == "multi-task")
+
+
+def test_the_averages_of_multi_task_fit_any_number_of_parameters():
+    """Seven averages a worker in slots of three numbers."""
+    s = setting(attackers=[])._replace(model=Quadratic())
+    result = run("multi-task", 2, s, np.random.default_rng(0).normal(size=(7, 3)), nu=0.5)
+    assert result.state.memory.shape == (3, 7, 3)
+    L = result.state.memory.swapaxes(0, 1).reshape(7, 9)
+    assert (L[:, :7] > 0.25).all()  # a quarter of the 1 they began with is left
+    assert not L[:, 7:].any()

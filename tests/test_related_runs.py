@@ -1,0 +1,169 @@
+"""Systems from the command line: their runs, what is refused early, bytes that are sent, fingerprints."""
+
+import dataclasses
+import json
+
+import pytest
+from numpy.testing import assert_allclose
+
+from refimpl import related
+from refimpl.aggregate import RULES
+from refimpl.experiments import cli, fingerprint, grid, tables, tasks
+from refimpl.related import SYSTEMS
+from refimpl.related.schedules import SCHEDULES
+
+CONFIG = tasks.Config(
+    task="spambase", rule="d-sgd", attack="alie", seed=0, graph="complete",
+    **tasks.TASKS["spambase"].defaults | {"epochs": 1, "batch_size": 100},
+)  # fmt: skip
+D = 57 * 20 + 20 + 20 * 2 + 2  # parameters
+
+
+def config(**changes):
+    return dataclasses.replace(CONFIG, **changes)
+
+
+# --- Runs ---------------------------------------------------------------------------------------------------
+
+
+def test_a_system_runs_beside_the_rules_from_the_command_line(tmp_path, capsys):
+    names = ["adaptive", "local", "choco", "multi-task"]
+    options = ["--attacks", "alie", "--epochs", "1", "--batch-size", "100", "--jobs", "1", "--out"]
+    assert cli.main("spambase", ["--rules", *names, *options, str(tmp_path)]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "A worker sends 86.5 kB to all its neighbours together in a round" in said
+    assert "0 kB with local" in said
+    results = {
+        r["config"]["rule"]: r for r in map(json.loads, (p.read_text() for p in tmp_path.glob("*.json")))
+    }
+    assert set(results) == set(names)
+    assert results["adaptive"]["bytes_per_round"] == 9 * D * 8
+    assert results["choco"]["bytes_per_round"] == 9 * 12 * (8 + 4)
+    assert results["local"]["bytes_per_round"] == 0
+    assert (results["multi-task"]["weights"] is None, results["choco"]["weights"]) == (False, None)
+
+
+def test_on_a_complete_graph_d_sgd_is_the_average():
+    """So the run is given the same data, attackers and draws as one of the paper's rules."""
+    system, rule = grid.run(config()), grid.run(config(rule="average"))
+    assert system["attackers"] == rule["attackers"]
+    for name, column in rule["history"].items():
+        assert_allclose(system["history"][name], column, rtol=1e-9)
+
+
+def test_a_schedule_reaches_the_rounds_and_the_count_of_bytes():
+    """Everyone speaks in every fourth of the four rounds, or to one other in each."""
+    fixed, seldom, pairs = (grid.run(config(graph_schedule=name)) for name in ("", "every:4", "matching"))
+    assert fixed["rounds_per_epoch"] == 4
+    assert seldom["bytes_per_round"] == fixed["bytes_per_round"] / 4
+    assert pairs["bytes_per_round"] == fixed["bytes_per_round"] / 9
+    losses = {run["history"]["mean_loss"][-1] for run in (fixed, seldom, pairs)}
+    assert len(losses) == 3
+
+
+def test_agreement_is_counted_round_by_round():
+    """Gradients, 0, 1, 2 and 2 more times, and models."""
+    result = grid.run(config(rule="icwtm"))
+    assert result["bytes_per_round"] == pytest.approx((2 + (0 + 1 + 2 + 2) / 4) * 9 * D * 8)
+
+
+def test_a_system_runs_with_gpu(xp):
+    result, host = (grid.run(config(rule="ios", gpu=gpu)) for gpu in (True, False))
+    assert_allclose(result["history"]["mean_own"], host["history"]["mean_own"], rtol=1e-9)
+
+
+# --- What is refused before anything runs -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (
+            "--rules adaptive bulyan",
+            "worker 0, with 9 neighbours: bulyan needs n >= 4f + 3 models, got n=10, f=3",
+        ),
+        (
+            "--rules icwtm --graph ring",
+            "icwtm: everyone must hear everyone, but worker 0 does not hear worker 2",
+        ),
+        ("--rules choco --graph-schedule matching", "choco needs a graph that stays the same, got a schedule"),
+        ("--rules krum --graph-schedule matching", "rule krum needs a graph that stays the same, got matching"),
+        (
+            "--rules ios --graph-schedule every:2",
+            "round 1: worker 0, with 0 neighbours: ios needs f neighbours",
+        ),
+        (
+            "--rules d-sgd --graph-schedule one-way",
+            "round 1: d-sgd: metropolis_weights needs an undirected graph",
+        ),
+        ("--rules sgp --graph-schedule onward", "unknown schedule 'onward': needs thinned:P, one-way:P"),
+        ("--rules d-pgsd", "invalid choice: 'd-pgsd'"),
+    ],
+)
+def test_what_cannot_work_is_one_line_and_status_2(options, message, tmp_path, capsys):
+    with pytest.raises(SystemExit) as caught:
+        cli.main("spambase", [*options.split(), "--attacks", "alie", "--out", str(tmp_path / "new")])
+    assert caught.value.code == 2
+    said = capsys.readouterr().err
+    assert message in said
+    assert said.count("\n") == 1
+    assert not (tmp_path / "new").exists()
+
+
+def test_list_and_help_show_systems_and_schedules(capsys):
+    for option in ("--list", "--help"):
+        with pytest.raises(SystemExit):
+            cli.main("spambase", [option])
+    text = capsys.readouterr().out
+    assert max(map(len, text.splitlines())) <= 80
+    flat = " ".join(text.split())
+    for name, entry in (SYSTEMS | SCHEDULES).items():
+        number = f":{entry.number}" if getattr(entry, "number", "") else ""
+        assert f" {name}{number} {entry.about}" in flat
+    assert "(all rules)" in flat
+
+
+def test_rules_are_the_papers_unless_systems_are_asked_for():
+    runs = cli.configs("spambase", cli.parser("spambase").parse_args([]))
+    assert {c.rule for c in runs} == set(RULES)
+    assert not set(RULES) & set(SYSTEMS)
+
+
+# --- Fingerprints, worker processes -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("rule", "counts"), [("adaptive", False), ("d-sgd", True)])
+def test_the_code_of_systems_counts_for_systems_only(tmp_path, monkeypatch, rule, counts):
+    (tmp_path / "related").mkdir()
+    for name in ("__init__.py", "aggregate.py", "related/gossip.py"):
+        (tmp_path / name).write_text("x = 1\n")
+    monkeypatch.setattr(fingerprint.refimpl, "__file__", str(tmp_path / "__init__.py"))
+    monkeypatch.setattr(fingerprint, "code_digest", fingerprint.code_digest.__wrapped__)
+    before = fingerprint.fingerprint(config(rule=rule), "data")
+    (tmp_path / "related" / "gossip.py").write_text("x = 2\n")
+    assert (fingerprint.fingerprint(config(rule=rule), "data") != before) == counts
+    (tmp_path / "aggregate.py").write_text("x = 2\n")
+    assert fingerprint.fingerprint(config(rule=rule), "data") != before
+
+
+def test_a_schedule_and_a_system_of_ones_own_count(monkeypatch):
+    plain, average = (
+        fingerprint.fingerprint(config(), "data"),
+        fingerprint.fingerprint(config(rule="average"), "data"),
+    )
+    assert fingerprint.fingerprint(config(graph_schedule="matching"), "data") != plain
+    monkeypatch.setitem(SYSTEMS, "d-sgd", SYSTEMS["d-psgd"])
+    assert fingerprint.fingerprint(config(), "data") != plain
+    assert fingerprint.fingerprint(config(rule="average"), "data") == average
+
+
+def test_a_system_of_ones_own_is_sent_to_worker_processes_and_run(monkeypatch):
+    def stays(s, state, batch, signals=None):
+        return related.common.Result((state.W,), state._replace(t=state.t + 1))
+
+    mine = related.System(stays, "never learns", "-", "mine", "nothing", lambda s, t: 0.0)
+    monkeypatch.setitem(SYSTEMS, "mine", mine)
+    assert tables.added()["system"] == {"mine": mine}
+    result = grid.run(config(rule="mine", epochs=2))
+    losses = result["history"]["mean_loss"]
+    assert losses[0] == losses[1]

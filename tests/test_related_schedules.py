@@ -1,0 +1,183 @@
+"""Graphs that change, bytes that are sent, and what the systems of refimpl.related refuse."""
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from problems import GRAPHS, initial, setting
+from related_problems import BAND, DENSE, batches, graph_for, peaceful, run
+
+from refimpl import algorithm, graphs, related
+from refimpl.related import SYSTEMS, costs, rules, schedules
+
+# --- Schedules ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", schedules.SCHEDULES)
+def test_a_schedule_depends_on_seed_and_round_alone(name):
+    graph = graphs.erdos_renyi(9, 0.6, np.random.default_rng(1))
+    schedule, again = (schedules.build(name, graph, 5) for _ in range(2))
+    later = [again(t) for t in (7, 3, 1)][::-1]
+    assert_array_equal([schedule(t) for t in (1, 3, 7)], later)
+    for A in later:
+        assert A.diagonal().all()
+        assert name == "exponential" or not (A & ~graph).any()
+
+
+def test_schedules_are_what_they_say():
+    graph = graphs.complete(8)
+    thin = np.mean([schedules.build("thinned:0.3", graph, 0)(t) for t in range(1, 200)], axis=0)
+    assert_allclose(thin[np.triu_indices(8, 1)].mean(), 0.3, atol=0.02)
+    for t in range(1, 20):
+        A = schedules.build("thinned:0.3", graph, 0)(t)
+        assert_array_equal(A, A.T)
+        pairs = schedules.build("matching", graph, 0)(t)
+        assert_array_equal(pairs, pairs.T)
+        assert (pairs.sum(axis=0) == 2).all()  # everyone with one other, of eight that all know each other
+    one_way = schedules.build("one-way", graph, 0)(1)
+    assert not np.array_equal(one_way, one_way.T)
+    assert schedules.build("every:2", graph, 0)(3).sum() == 8
+    assert schedules.build("every:2", graph, 0)(4).all()
+
+
+def test_exponential_graphs_by_hand():
+    one, two = (schedules.build(name, graphs.complete(6), 0) for name in ("exponential", "exponential:2"))
+    for t, distance in enumerate([1, 2, 4, 1], start=1):
+        assert_array_equal(np.argwhere(one(t) & ~np.eye(6, dtype=bool))[:, 0], [*range(6)])
+        assert all(one(t)[(l + distance) % 6, l] for l in range(6))
+    assert set(np.flatnonzero(two(1)[:, 0])) == {0, 1, 2}
+    assert set(np.flatnonzero(two(2)[:, 0])) == {0, 3}  # 3 and 6, which is 0 itself
+
+
+# --- Bytes --------------------------------------------------------------------------------------------------
+
+
+def test_bytes_by_hand():
+    """26 parameters of 8 bytes; 7 workers with 40 edges' ends in all."""
+    s = setting(graph=DENSE)
+    ends = int(DENSE.sum()) - 7
+    cost = {name: system.bytes(s, 5) * 7 / ends for name, system in SYSTEMS.items()}
+    assert cost["d-psgd"] == pytest.approx(26 * 8)
+    assert cost["dmsgd"] == pytest.approx(2 * 26 * 8)
+    assert cost["sgp"] == pytest.approx(27 * 8)
+    assert cost["choco"] == pytest.approx(8 + 4)
+    assert cost["icwtm"] == pytest.approx(5 * 26 * 8)  # gradients, three more times, models
+    assert SYSTEMS["fedavg"].bytes(s, 1) == 26 * 8
+    assert SYSTEMS["d-psgd"].bytes(s._replace(X=s.X.astype("float32")), 1) * 7 / ends == pytest.approx(26 * 4)
+
+
+@pytest.mark.parametrize("name", SYSTEMS)
+def test_bytes_are_those_of_what_is_sent(name):
+    s = setting(graph=graph_for(name), attackers=[])
+    sent = run(name, 3, s).sent
+    count = sum(np.count_nonzero(m) / 7 if name == "choco" else m.shape[-1] for m in sent)
+    neighbours = 1 if name == "fedavg" else (s.graph.sum() - 7) / 7
+    assert SYSTEMS[name].bytes(s, 3) == pytest.approx(count * neighbours * (12 if name == "choco" else 8))
+
+
+# --- Refusals -----------------------------------------------------------------------------------------------
+
+
+STAR = GRAPHS["a star and a path"]
+
+
+@pytest.mark.parametrize(
+    ("name", "graph", "message"),
+    [
+        ("bridge-t", "ring", "worker 0, with 2 neighbours: bridge-t needs 2f . 1 neighbours, got 2, f=1"),
+        ("bridge-m", "star", "worker 2, with 1 neighbours: bridge-m needs"),
+        ("bridge-k", "ring", "worker 0, with 2 neighbours: krum needs n >= 2f . 3"),
+        (
+            "bridge-b",
+            "band",
+            r"worker 0, with 4 neighbours: bridge-b needs max\(4f, 3f . 2\) neighbours, got 4",
+        ),
+        ("byrdie", "ring", "worker 0, with 2 neighbours: byrdie needs"),
+        ("multi-krum", "ring", "worker 0, with 2 neighbours: krum needs"),
+        ("bulyan", "dense", "worker 0, with 5 neighbours: bulyan needs n >= 4f . 3 models, got n=6, f=1"),
+        ("icwtm", "dense", "icwtm: everyone must hear everyone, but worker 0 does not hear worker 3"),
+        ("mda", "ring", "mda: everyone must hear everyone, but worker 0 does not hear worker 2"),
+        ("icwtm", "crowd", "worker 0, with 6 neighbours: trimmed_mean needs n >= 2f . 1 models, got n=4, f=3"),
+        ("mda", "crowd", "worker 0, with 6 neighbours: mda needs n >= 2f . 1 models, got n=4, f=3"),
+        ("mozi", "alone", "worker 0, with 0 neighbours: mozi needs 1 or more"),
+        ("ios", "alone", "worker 0, with 0 neighbours: ios needs f neighbours"),
+        (
+            "d-psgd",
+            "directed",
+            "d-psgd: metropolis_weights needs an undirected graph, but worker 5 sends to 0 only",
+        ),
+    ],
+)
+def test_what_cannot_work_is_refused_and_names_the_worker(name, graph, message):
+    given_graphs = {
+        "ring": graphs.ring(7),
+        "star": STAR,
+        "band": BAND,
+        "dense": DENSE,
+        "alone": np.eye(7, dtype=bool),
+    }
+    given_graphs["directed"] = schedules.exponential(7, 1, 2)
+    given_graphs["crowd"] = graphs.complete(7)
+    s = setting(graph=given_graphs[graph], attackers=[1, 2, 3] if graph == "crowd" else [1], attack="sign-flip")
+    with pytest.raises(ValueError, match=message):
+        related.engine(name)(s)
+
+
+def test_too_much_work_is_refused(monkeypatch):
+    monkeypatch.setattr(costs, "GRADIENTS", 100)
+    with pytest.raises(
+        ValueError, match=r"byrdie: a round would take 7 workers times 26 parameters = 182 gradients"
+    ):
+        related.check("byrdie", setting(graph=DENSE))
+    with pytest.raises(ValueError, match="mda looks at all subsets of n - f models, 119759850 for n=30, f=13"):
+        rules.require_mda(30, 13)
+
+
+def test_a_schedule_is_refused_by_who_needs_a_fixed_graph_and_checked_by_all_others():
+    schedule = schedules.build("matching", DENSE, 0)
+    s = setting(graph=DENSE, attackers=[1])
+    with pytest.raises(ValueError, match="choco needs a graph that stays the same"):
+        related.engine("choco", schedule)(s)
+    with pytest.raises(ValueError, match="round 1: worker 0, with 0 neighbours: bridge-t needs"):
+        related.engine("bridge-t", schedule)(s)
+
+
+def test_a_schedule_is_checked_in_all_rounds():
+    """In the third round worker 0 hears nobody."""
+    s = setting(graph=DENSE, attackers=[1])
+    schedule = {t: DENSE if t < 3 else np.eye(7, dtype=bool) for t in range(1, 5)}.__getitem__
+    related.check("bridge-t", s, schedule, 2)
+    with pytest.raises(ValueError, match="round 3: worker 0, with 0 neighbours: bridge-t needs"):
+        related.check("bridge-t", s, schedule, 4)
+    step, state = related.engine("bridge-t", schedule)(s), algorithm.start(s, initial())
+    for batch in batches(s, 2):
+        state = step(state, batch).state
+    with pytest.raises(ValueError, match="worker 0, with 0 neighbours: bridge-t needs"):
+        step(state, batch)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: related.engine("d-pgsd"), "unknown system 'd-pgsd', choose from d-psgd, "),
+        (
+            lambda: schedules.build("thined:0.1", DENSE, 0),
+            "unknown schedule 'thined:0.1': needs thinned:P, one-way:P, ",
+        ),
+        (lambda: schedules.build("thinned:2", DENSE, 0), "thinned:P needs a probability"),
+        (lambda: schedules.build("every:1.5", DENSE, 0), "every:TAU needs a whole number"),
+        (lambda: schedules.build("exponential:0", DENSE, 0), "exponential:PEERS needs a whole number"),
+        (lambda: schedules.build("every:x", DENSE, 0), "schedule every:TAU needs a number, got 'x'"),
+        (lambda: run("d-psgd", 1, peaceful(), order="mix"), "unknown order 'mix'"),
+        (lambda: run("choco", 1, peaceful(), order="mix"), "unknown order 'mix'"),
+        (lambda: run("choco", 1, peaceful(), copies="x"), "copies start at"),
+        (lambda: run("choco", 1, peaceful(), share=0.0), "a compressor keeps a share"),
+        (lambda: run("clipped-gossip", 1, peaceful(), radius="x"), "a radius is a number"),
+        (lambda: run("mozi", 1, peaceful(), empty="x"), "mozi without an accepted model"),
+        (lambda: run("bridge-m", 1, peaceful(), at="x"), "the gradient must be taken at"),
+        (lambda: rules.bulyan(np.ones((6, 2)), 1), "bulyan needs n >= 4f"),
+        (lambda: rules.minimum_diameter_average(np.ones((4, 2)), 2), "mda needs n >= 2f"),
+    ],
+)
+def test_wrong_words_are_refused(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()

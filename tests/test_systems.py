@@ -1,0 +1,81 @@
+"""benchmarks/systems.py: from the files of runs to a table; docs/RESULTS.md must be what it writes."""
+
+import importlib
+import json
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+
+
+@pytest.fixture
+def systems(monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    return importlib.import_module("systems")
+
+
+def result(rule, attack, seed, worst, sent=86544.0, attackers=3):
+    config = {"task": "spambase", "rule": rule, "attack": attack, "seed": seed, "attackers": attackers}
+    config |= {"workers": 10, "epochs": 200, "graph": "complete", "risk": "local", "optimizer": "sgd"}
+    config |= {"lr": 0.01, "batch_size": 20, "dtype": "float64"}
+    history = {"worst_own": [0.1, worst], "mean_own": [0.2, worst], "worst_whole": [0.3, worst]}
+    history |= {"mean_whole": [0.4, worst - 0.1], "not_finite": [0, 0]}
+    facts = {"bytes_per_round": sent, "rounds_per_epoch": 19, "seconds": 1.26}
+    return {"config": config, "history": history, **facts, "versions": {"refimpl": "0", "code": "c0de"}}
+
+
+RUNS = [
+    *(result("adaptive", "none", seed, 0.8 + 0.1 * seed) for seed in (0, 1)),
+    *(result("ios", "none", seed, 0.7) for seed in (0, 1)),
+    result("choco", "alie", 0, 0.9, sent=1296.0),
+    result("adaptive", "alie", 0, 0.9, attackers=2),
+]
+
+
+@pytest.fixture
+def rows(systems, tmp_path):
+    for i, run in enumerate(RUNS):
+        (tmp_path / f"{i}.json").write_text(json.dumps(run))
+    for _ in range(2):  # again adds nothing
+        assert systems.collect([tmp_path], tmp_path / "new" / "systems.csv") == len(RUNS)
+    return systems.read(tmp_path / "new" / "systems.csv")
+
+
+def test_a_row_is_a_run(rows):
+    assert len(rows) == 6
+    row = next(row for row in rows if row["rule"] == "choco")
+    assert (row["worst_own"], row["mean_whole"], row["bytes_per_round"]) == pytest.approx((0.9, 0.8, 1296))
+    assert (row["seed"], row["rounds"], row["code"], row["lr"]) == (0, 3800, "c0de", 0.01)
+
+
+def test_the_section_says_who_is_best_and_leaves_a_dash_where_nothing_was_run(systems, rows):
+    assert list(systems.parts(rows)) == [("spambase", 3), ("spambase", 2)]
+    text = systems.section(rows)
+    assert "| `adaptive` | nothing | 86.5 | 0.85 / 0.75 | - |" in text
+    assert "| `choco` | the neighbours' degrees | 1.3 | - | 0.90 / 0.80 |" in text
+    assert "Best worst *own*: none `adaptive` (0.85); alie `choco` (0.90)." in text
+    assert "10 workers, 3 attackers, 200 epochs, 1 to 2 seeds, learning rate 0.01, 5 runs." in text
+    assert "(systems.png)" in text
+
+
+def test_two_configurations_of_a_run_are_refused(systems, rows):
+    with pytest.raises(ValueError, match=r"one configuration for each run, got two of .*'ios'"):
+        systems.parts([*rows, next(row for row in rows if row["rule"] == "ios") | {"lr": 0.1}])
+
+
+def test_the_figure_is_a_png(systems, rows, tmp_path):
+    pytest.importorskip("matplotlib", reason="matplotlib is an extra")
+    systems.draw(systems.parts(rows), tmp_path / "figure.png")
+    assert (tmp_path / "figure.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_every_rule_and_system_says_what_it_must_know(systems):
+    assert set(systems.NEEDS) == set(systems.LABELS)
+
+
+def test_the_page_says_what_the_csv_says(systems):
+    """After `collect`, `show` has been run."""
+    page = systems.PAGE.read_text()
+    written = page.split(systems.BEGIN)[1].split(systems.END)[0]
+    assert written.strip() == systems.section(systems.read(systems.CSV)).strip()

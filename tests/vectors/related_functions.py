@@ -1,0 +1,67 @@
+"""The functions that the family `related` names; `functions` takes them in with `register`."""
+
+import itertools
+
+import numpy as np
+
+from refimpl import algorithm, related
+from refimpl.related import mixing, rules
+
+
+def related_rounds(
+    system,
+    model,
+    X,
+    y,
+    graph,
+    attackers,
+    attack,
+    step_size,
+    W,
+    batches,
+    signals=None,
+    optimizer="sgd",
+    **options,
+):
+    """Rounds of a system: the models after each, what was sent in the last one, and what it remembers then."""
+    s = algorithm.Setting(model.model, X, y, graph, attackers, attack=attack, optimizer=optimizer)
+    step = related.engine(system, **options)(s._replace(step_size=step_size))
+    state, path = algorithm.start(s, W), []
+    for batch, drawn in zip(batches, itertools.repeat(None) if signals is None else signals):
+        result = step(state, batch, drawn)
+        state = result.state
+        path.append(state.W)
+    outputs = {f"sent_{i}": message for i, message in enumerate(result.sent, start=1)}
+    outputs |= {"weights": result.weights} if result.weights is not None else {}
+    return outputs | {"W": np.stack(path)} | ({"memory": state.memory} if len(state.memory) else {})
+
+
+FUNCTIONS = {
+    "metropolis_weights": lambda graph: {"weights": mixing.metropolis_weights(graph)},
+    "push_weights": lambda graph: {"weights": mixing.push_weights(graph)},
+    "top_k": lambda x, k: {"kept": mixing.top_k(x, k)},
+    "geometric_median": lambda W, steps, tolerance, nu: {"w": rules.geometric_median(W, steps, tolerance, nu)},
+    "multi_krum": lambda W, f: {"w": rules.multi_krum(W, f)},
+    "bulyan": lambda W, f: {"w": rules.bulyan(W, f)},
+    "minimum_diameter_average": lambda W, f: {"w": rules.minimum_diameter_average(W, f)},
+    "own_trimmed_mean": lambda W, own, f: {"w": rules.own_trimmed_mean(W, own, f)},
+    "iterative_outlier_scissor": lambda W, own, weights, f: {
+        "w": rules.iterative_outlier_scissor(W, own, weights, f)
+    },
+    "clipped_gossip": lambda W, own, weights, tau: {"w": rules.clipped_gossip(W, own, weights, tau)},
+    "oracle_radius": lambda W, own, weights, honest: {"tau": rules.oracle_radius(W, own, weights, honest)},
+    "adaptive_radius": lambda W, own, weights, f: {"tau": rules.adaptive_radius(W, own, weights, f)},
+    "mozi": lambda W, own, risks, count, alpha, empty: {"w": rules.mozi(W, own, risks, count, alpha, empty)},
+    "related_rounds": related_rounds,
+}
+_ONE_STEP = {"rtol": 1e-12, "atol": 1e-14}
+TOLERANCES = dict.fromkeys(FUNCTIONS, _ONE_STEP) | {
+    "geometric_median": {"rtol": 1e-9, "atol": 1e-11},
+    "related_rounds": {"rtol": 1e-9, "atol": 1e-11},
+}
+
+
+def register(functions, tolerances):
+    """Adds them to the tables of `functions`."""
+    functions.update(FUNCTIONS)
+    tolerances.update(TOLERANCES)
