@@ -31,7 +31,7 @@ from refimpl.experiments.endings import end_with_parent, reason, say
 from refimpl.experiments.files import set_aside, write
 from refimpl.experiments.fingerprint import code_of_rule, fingerprint, sha256
 from refimpl.experiments.tables import Added, added, install
-from refimpl.experiments.tasks import Config, build, bytes_per_round, data_digest, schedule_of
+from refimpl.experiments.tasks import Config, build, data_digest, schedule_of
 from refimpl.fast import parts
 
 
@@ -72,6 +72,13 @@ def run(
         "threads": threads,
         "seconds": time.perf_counter() - start,
     }
+
+
+def bytes_per_round(c: Config, s: Setting) -> float:
+    """What a worker sends in a round, to all its neighbours together: the mean over workers and rounds."""
+    if c.rule in RULES:
+        return related.a_model(s) if RULES[c.rule].listens else 0.0
+    return related.bytes_per_round(c.rule, s, schedule_of(c, s), rounds_of(c, s))
 
 
 def watched(path: Path, rounds: int, xp: ModuleType) -> tuple[train.Progress | None, Callable[[Any], None]]:

@@ -219,13 +219,6 @@ def check_related(c: Config, s: Setting) -> None:
         raise ValueError(f"rule {c.rule} needs a graph that stays the same, got {c.graph_schedule}: see --list")
 
 
-def bytes_per_round(c: Config, s: Setting) -> float:
-    """What a worker sends in a round, to all its neighbours together: the mean over workers and rounds."""
-    if c.rule in RULES:
-        return related.a_model(s) if RULES[c.rule].listens else 0.0
-    return related.bytes_per_round(c.rule, s, schedule_of(c, s), rounds_of(c, s))
-
-
 def build_graph(graph: str | Edges, workers: int, rng: np.random.Generator) -> np.ndarray:
     """The graph of that name, or with these edges."""
     return graphs.build(graph, workers, rng) if isinstance(graph, str) else graphs.from_edges(workers, graph)
