@@ -31,7 +31,7 @@ from refimpl.experiments.endings import end_with_parent, reason, say
 from refimpl.experiments.files import set_aside, write
 from refimpl.experiments.fingerprint import code_of_rule, fingerprint, sha256
 from refimpl.experiments.tables import Added, added, install
-from refimpl.experiments.tasks import Config, build, data_digest, schedule_of
+from refimpl.experiments.tasks import Config, build, data_digest, rounds_of, schedule_of
 from refimpl.fast import parts
 
 
