@@ -233,6 +233,13 @@ def chosen(on: Collection[str]) -> list[Difference]:
     return [DIFFERENCES[name] for name in on]
 
 
+def network(model: Any, on: Collection[str]) -> Any:
+    """The model, as the differences have it."""
+    for difference in chosen(on):
+        model = difference.model(model) if difference.model else model
+    return model
+
+
 def of_task(task: str) -> list[str]:
     """The differences of the released code for this task."""
     return [name for name, difference in DIFFERENCES.items() if task in difference.tasks]

@@ -234,8 +234,8 @@ def test_single_differences_and_what_is_typed_besides_counts_more():
 
 
 def test_differences_reach_the_engine_and_the_network():
-    assert grid.engine(config("spambase", "--released adam raw-features label-shards")) is train.fast
-    engine = grid.engine(config("spambase", "--released adam lower-median"))
+    assert grid.engine(config("spambase", "--released adam raw-features label-shards"), None) is train.fast
+    engine = grid.engine(config("spambase", "--released adam lower-median"), None)
     assert engine.keywords == {"on": ["lower-median"]}
     setting, _, _ = tasks.build(config("spambase", "--released sigmoid-outputs"))
     assert setting.model.layers[-1].forward is released.sigmoid

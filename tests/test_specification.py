@@ -145,7 +145,7 @@ def released_run(name):
     difference = released.DIFFERENCES[name]
     model = models.mlp([3, 2, 2])
     plain_run(
-        difference.model(model) if difference.model else model,
+        released.network(model, [name]),
         engine=lambda s: released.engine(s, released.in_the_round([name])),
         attack=next(iter(difference.attacks), "foe"),
         rule=next(iter(difference.rules), "adaptive"),

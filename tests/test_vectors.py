@@ -23,7 +23,7 @@ FOLDER = ROOT / "tests" / "vectors"
 sys.path.insert(0, str(FOLDER))
 
 from functions import FUNCTIONS  # noqa: E402
-from published import kept  # noqa: E402
+from kept_numbers import kept  # noqa: E402
 from schema import problem  # noqa: E402
 
 FILES = {path.stem: json.loads(path.read_text()) for path in sorted((FOLDER / "v1").glob("*.json"))}

@@ -60,6 +60,11 @@ def arrays_of(s):
     return s.setting.X, s.test.X, s.W
 
 
+def enclosed(function, name):
+    """What a function that was made by another one knows by this name."""
+    return dict(zip(function.__code__.co_freevars, function.__closure__ or ()))[name].cell_contents
+
+
 # A value that is not the default, and what shows that it has arrived. A new field needs a line here.
 FIELDS = {
     "task": ("another", lambda s: s.setting.model.layout.size == 57 * 3 + 3 + 3 * 2 + 2 == s.W.shape[1]),
@@ -80,6 +85,7 @@ FIELDS = {
     "released": (("lower-median",), lambda s: getattr(s.engine, "keywords", None) == {"on": ["lower-median"]}
                  and s.engine.func is released.engine),
     "l2": (0.25, lambda s: s.setting.l2 == 0.25),
+    "graph_schedule": ("every:4", lambda s: enclosed(s.engine, "schedule") is not None),
     "plain": (True, lambda s: s.engine is train.plain),
     "gpu": (True, lambda s: {type(a) for a in arrays_of(s)} == {strict_device.ndarray}),
     "device": (3, lambda s: s.devices == [3]),
@@ -93,7 +99,7 @@ def test_no_field_of_a_configuration_is_left_out():
 @pytest.mark.parametrize("field", FIELDS)
 def test_a_field_reaches_what_it_configures(field):
     value, arrived = FIELDS[field]
-    default = config(gpu=True) if field == "device" else CONFIG
+    default = {"device": config(gpu=True), "graph_schedule": config(rule="d-psgd")}.get(field, CONFIG)
     assert getattr(default, field) != value
     assert not arrived(seen(default))
     assert arrived(seen(dataclasses.replace(default, **{field: value})))

@@ -95,7 +95,7 @@ def run_grid(
     jobs: int,
     data_dir: str | None,
     threads: int | None,
-    run_all: RunAll = grid.run_all,
+    run_all: RunAll | None = None,
 ) -> list[dict[str, Any]]:
     """All results, from files where they are there already, showing progress.
 
@@ -116,7 +116,7 @@ def run_grid(
     if (total := sum(seconds.values()) / jobs) > 20:
         say(f"about {duration(total)} for {several(len(todo), 'run')}, {jobs} at a time")
     board = Board({grid.path_of(config, out, data_dir): seconds[config] for config in todo})
-    results.extend(shown(run_all(todo, out, jobs, data_dir, threads), board))
+    results.extend(shown((run_all or grid.run_all)(todo, out, jobs, data_dir, threads), board))
     return results
 
 

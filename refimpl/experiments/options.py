@@ -206,7 +206,7 @@ def network(group: Any) -> None:
         "--attackers", type=whole_number(0), metavar="F", help="how many of them lie, unless the attack is none"
     )
     add("--graph", metavar="NAME", default="complete", help="who hears whom, or a file of edges")
-    add("--graph-schedule", metavar="NAME", default="", help="how it changes from round to round")
+    add("--graph-schedule", metavar="S", default="", help="how it changes from round to round")
     choice(group, "--partition", PARTITIONS, "how the rows are dealt to the workers")
 
 

@@ -22,7 +22,7 @@ import rule_cases  # noqa: F401
 import trajectory_cases  # noqa: F401
 import weight_cases  # noqa: F401
 from common import FILES, encode, text
-from published import kept
+from kept_numbers import kept
 
 
 def main() -> None:
