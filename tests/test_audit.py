@@ -254,6 +254,7 @@ def byzfl_krum(W, f):
     return W[D.sum(axis=1).argmin()]
 
 
+@pytest.mark.slow
 def test_the_smallest_input_and_the_arithmetic():
     said = judge(byzfl_krum, "krum")
     small = said.difference
@@ -439,6 +440,7 @@ def raises(W):
         (lambda: 0, r"cannot be called as \(W\) -> \(d,\)\nTypeError: "),
     ],
 )
+@pytest.mark.slow
 def test_what_cannot_be_judged_is_reported(function, problem):
     said = judge(function, "average", limit=1)
     assert said.status == report.NOT_JUDGED

@@ -40,6 +40,7 @@ def test_every_block_is_a_recipe():
     assert list(RECIPES) == ["rule", "attack", "graph", "network", "data"]
 
 
+@pytest.mark.slow
 def test_a_rule(tmp_path):
     table, results = run(tmp_path, "rule")
     assert names(table) == ["adaptive", "mine"]

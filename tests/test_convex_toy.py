@@ -218,6 +218,7 @@ TOYS = {
 @pytest.mark.parametrize("toy", TOYS)
 @pytest.mark.parametrize("graph", GRAPHS)
 @pytest.mark.parametrize("attack", attacks.ATTACKS)
+@pytest.mark.slow
 def test_theorem_1(attack, graph, toy):
     """Every normal worker's average gap is below mu L M / 2m, with none to all but one of six adversarial.
 
@@ -291,6 +292,7 @@ def example(monkeypatch):
     return module
 
 
+@pytest.mark.slow
 def test_the_table_shows_what_the_text_says(example, monkeypatch, tmp_path, capsys):
     monkeypatch.setattr(example, "RUNS", 2)
     monkeypatch.setattr(example, "ROUNDS", 100)

@@ -260,6 +260,7 @@ FEW = {  # for the specification, which takes its time
 @dtypes
 @pytest.mark.parametrize("task", EXAMPLES)
 @pytest.mark.parametrize("plain", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["fast", "plain"])
+@pytest.mark.slow
 def test_examples(plain, task, dtype, xp, small, tmp_path):
     """The command of each example with --gpu gives the numbers that it gives without."""
     command = f"{FEW[task]} --plain" if plain else EXAMPLES[task]

@@ -101,6 +101,7 @@ def by_threads(s, W, count, processes, hear="all"):
 
 @pytest.mark.parametrize("processes", [10, 4])
 @pytest.mark.parametrize("attack", ATTACKS)
+@pytest.mark.slow
 def test_processes_compute_what_one_does(attack, processes):
     for name, options in cases():
         if options["attack"] == attack and (RULES[options["rule"]].scores or processes == 10):

@@ -37,6 +37,7 @@ def copy_of(module):
 @pytest.mark.parametrize(
     ("where", "name", "mutate", "killers"), [(*m[1:4], m[4:]) for m in MUTANTS], ids=[m[0] for m in MUTANTS]
 )
+@pytest.mark.slow
 def test_a_mutant_is_killed(where, name, mutate, killers, monkeypatch, request):
     if request.config.getoption("--on", default=None):
         pytest.skip("mutants are written for numpy")

@@ -111,6 +111,7 @@ MISTAKES = [
 
 @needs_node
 @pytest.mark.parametrize(("right", "wrong", "family", "case"), MISTAKES, ids=[m[3] for m in MISTAKES])
+@pytest.mark.slow
 def test_a_planted_mistake_is_caught_by_the_case_that_names_it(tmp_path, right, wrong, family, case):
     source = (PORT / "resilient.js").read_text()
     assert source.count(right) == 1

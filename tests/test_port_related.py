@@ -33,6 +33,7 @@ MISTAKES = [
 
 @needs_node
 @pytest.mark.parametrize(("right", "wrong", "case"), MISTAKES, ids=[m[2] for m in MISTAKES])
+@pytest.mark.slow
 def test_a_mistake_in_a_system_is_caught_by_the_case_that_names_it(tmp_path, right, wrong, case):
     source = (PORT / "related.mjs").read_text()
     assert source.count(right) == 1

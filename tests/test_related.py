@@ -225,6 +225,7 @@ def test_float32_stays_float32(name):
 
 
 @pytest.mark.parametrize("name", SYSTEMS)
+@pytest.mark.slow
 def test_a_system_on_another_array_module(name, xp):
     s = setting(graph=graph_for(name), attackers=[1], attack="alie", optimizer="adam", step_size=mu, l2=0.01)
     count = 1 if name == "byrdie" else 2  # whose rounds are d rounds

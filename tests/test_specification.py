@@ -77,11 +77,13 @@ def test_the_walk_sees_what_is_imported_through_others():
 
 
 @pytest.mark.parametrize("module", [name for name in FILES if not name.startswith("refimpl.experiments")])
+@pytest.mark.slow
 def test_only_experiments_import_the_data_loaders(module):
     assert "data_loaders" not in reached(module)
 
 
 @pytest.mark.parametrize("module", [name for name in FILES if not name.startswith("refimpl.audit")])
+@pytest.mark.slow
 def test_nothing_but_itself_imports_the_audit(module):
     assert "refimpl.audit" not in reached(module)
 

@@ -161,6 +161,7 @@ def test_the_schema_rejects_other_forms(change, complaint):
     assert complaint in problem(file, SCHEMA, SCHEMA)
 
 
+@pytest.mark.slow
 def test_the_files_are_what_the_generator_writes(tmp_path):
     """Everything but the expected floats exactly; those within each case's tolerance, because another
     machine's BLAS and libm may round otherwise. On one machine the files are equal byte for byte."""
