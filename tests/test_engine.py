@@ -322,7 +322,7 @@ def test_the_engine_is_the_specification(rule, data):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("rule", [*RULES, *OWN_RULES])
-@settings(max_examples=150)
+@settings(max_examples=75)
 @given(st.data())
 def test_the_engine_is_the_specification_in_many_cases(rule, data):
     test_the_engine_is_the_specification.hypothesis.inner_test(rule, data)
