@@ -8,7 +8,7 @@ import functools
 import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from types import ModuleType
 from typing import Any
@@ -79,9 +79,10 @@ def each(function: Callable[[Any], None], parts: Iterable[Any]) -> None:
     try:
         work()
     finally:
-        for helper in waiting:
-            if not helper.cancel():  # it has begun; one that has not, finds nothing to do
-                helper.result()
+        begun = [helper for helper in waiting if not helper.cancel()]  # the others would find nothing to do
+        wait(begun)
+    for helper in begun:
+        helper.result()  # raises what was raised there
 
 
 @functools.lru_cache(maxsize=1)
