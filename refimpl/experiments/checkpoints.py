@@ -53,7 +53,7 @@ def packed(progress: train.Progress) -> bytes:
     arrays = {f"state {name}": to_host(value) for name, value in progress.state._asdict().items()}
     arrays |= {f"weights {epoch}": C for epoch, C in progress.weights_at.items()}
     buffer = io.BytesIO()
-    np.savez(buffer, allow_pickle=False, facts=np.frombuffer(json.dumps(facts).encode(), np.uint8), **arrays)
+    np.savez(buffer, facts=np.frombuffer(json.dumps(facts).encode(), np.uint8), **arrays)
     return buffer.getvalue()
 
 
