@@ -189,7 +189,7 @@ def test_worker_processes_end_with_the_command_alone_signalled(tmp_path, how):
         process.kill()
     assert process.returncode == (143 if how == signal.SIGTERM else -how)
     assert "Traceback" not in err
-    assert [path.name for path in tmp_path.iterdir() if path.suffix != ".part"] == []
+    assert [path.name for path in tmp_path.iterdir() if path.suffix not in (".part", ".progress")] == []
 
 
 # --- Files that can't be written -----------------------------------------------------------------------------
