@@ -63,7 +63,8 @@ def restore_identities():
     for rule in aggregate.RULES.values():
         rules.TWINS[rule.compute] = rules.TWINS.pop(rule.compute.__wrapped__)
     for attack in attacks.ATTACKS.values():
-        rules.COORDINATEWISE[attack.send] = rules.COORDINATEWISE.pop(attack.send.__wrapped__)
+        if attack.send.__wrapped__ in rules.COORDINATEWISE:
+            rules.COORDINATEWISE[attack.send] = rules.COORDINATEWISE.pop(attack.send.__wrapped__)
     engine.sgd = optim.OPTIMIZERS["sgd"].step
     networks.STAGE = (layers.conv2d, layers.relu, layers.maxpool2d)
 
