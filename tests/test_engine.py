@@ -6,7 +6,7 @@ from unittest import mock
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
@@ -318,13 +318,6 @@ def test_the_engine_is_the_specification(rule, data):
         s, W, attack, seed = data.draw(problems(rule))
         with mock.patch.dict(ATTACKS, {"hostile": attack}), parts(**data.draw(cuts)):
             assume(assert_same_rounds(s, W, seed))
-
-
-@pytest.mark.parametrize("rule", [*RULES, *OWN_RULES])
-@settings(max_examples=min(25, settings.default.max_examples))
-@given(st.data())
-def test_the_engine_is_the_specification_in_a_few_cases(rule, data):
-    test_the_engine_is_the_specification.hypothesis.inner_test(rule, data)
 
 
 @pytest.mark.parametrize("attack", [*ATTACKS, "each its own NaN", "one NaN"])
