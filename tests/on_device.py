@@ -22,10 +22,11 @@ METHODS += ("logits_of_all", "losses_of_all", "prepared")
 # Where a sum is 0, conv_pool leaves rounding of its summands.
 TOLERANCES = {"float64": {"rtol": 1e-10, "atol": 1e-13}, "float32": {"rtol": 1e-4, "atol": 1e-5}}
 NOT_HERE = {
+    "test_combine_is_that_of_the_specification": "all_finite does not wait for one",
     "test_a_large_batch_of_images_fits_in_little_memory": "measures the host's memory",
     "test_own_in_an_array_must_be_one_of_the_neighbours": "to look would be to wait for the device",
 }
-ON_THE_HOST = {"check", "combine_into", "by_products"}  # arrays there are, or stay, on the host
+ON_THE_HOST = {"check", "combine_into", "between", "by_products", "different"}  # arrays are, or stay, there
 # What lives on the device, of tuples that also hold what lives on the host.
 MOVES = {
     algorithm.Setting: ("X", "y"),
