@@ -30,6 +30,17 @@ def relu_backward(dy: Array, x: Array) -> tuple[Array]:
     return (dy * (x > 0),)
 
 
+def sigmoid(x: Array) -> Array:
+    """1 / (1 + e^-x), by tanh, which does not overflow. Not in the paper: see `released`."""
+    return 0.5 * (module_of(x).tanh(x / 2) + 1)
+
+
+def sigmoid_backward(dy: Array, x: Array) -> tuple[Array]:
+    """dx = dy y (1 - y), y being the output."""
+    y = sigmoid(x)
+    return (dy * y * (1 - y),)
+
+
 def add_channel(x: Array) -> Array:
     """Grey images (n, H, W) as images of one channel: -> (n, H, W, 1)."""
     return x[..., None]

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from refimpl import algorithm
+from refimpl import algorithm, layers
 from refimpl.aggregate import RULES, ascending, combine, require_krum, row_of_least, squared_distances
 from refimpl.algorithm import Round, Setting, State
 from refimpl.arrays import Array, module_of, quiet
@@ -27,9 +27,7 @@ def engine(s: Setting, on: Collection[str] = ()) -> Callable[..., Round]:
     """An engine, as in `train`, with the differences of these names."""
 
     def step(state: Any, batch: Array, signals: Array | None = None) -> Round:
-        if not isinstance(state, Averaging):  # the first round: the released code starts at L = 1
-            ones = module_of(state.W).ones((len(s.graph),) * 2, state.W.dtype)
-            state = Averaging(state.W, state.memory, state.t, ones)
+        state = averaging(s, state)
         result, L = round_(s, State(*state[:3]), batch, signals, on, state.averages)
         return result._replace(state=Averaging(*result.state, L))  # type: ignore[arg-type]
 
@@ -43,6 +41,14 @@ class Averaging(NamedTuple):
     memory: Array
     t: int
     averages: Array  # (N, N)
+
+
+def averaging(s: Setting, state: Any) -> Averaging:
+    """The state with its averages; before the first round they are 1."""
+    if isinstance(state, Averaging):
+        return state
+    ones = module_of(state.W).ones((len(s.graph),) * 2, state.W.dtype)
+    return Averaging(state.W, state.memory, state.t, ones)
 
 
 @quiet
@@ -61,20 +67,11 @@ def round_(
     Returns the round and the risks that its rule saw.
     """
     xp, rule = module_of(state.W), RULES[s.rule]
-    attackers = xp.asarray(s.attackers, dtype=int)
     before = before if "smoothed-risk" in on else None
     first = algorithm.round_(s._replace(rule="local", attack="none"), state, batch)
     W_hat, memory = first.local, first.state.memory
-    if "idle-attackers" in on:
-        W_hat[attackers], memory[:, attackers] = state.W[attackers], state.memory[:, attackers]
-    sent = messages(s, W_hat, signals, on)
-    scored = sent.copy()
-    if "previous-message" in on:
-        scored[attackers] = W_hat[
-            attackers
-        ]  # what it sent last (see the end), after a local step unless it idles
-
-    compute = next((d.rules[s.rule] for d in chosen(on) if s.rule in d.rules), rule.compute)
+    sent, scored = exchange(s, state, W_hat, memory, signals, on)
+    compute = rule_of(s.rule, on)
     W, R, L = W_hat.copy(), first.risks, first.risks.copy()
     C = xp.zeros_like(R)
     for k in s.normal:
@@ -88,10 +85,38 @@ def round_(
         if rule.weighs:
             C[k, N_k] = made
         W[k] = combine(made, sent[N_k]) if rule.weighs else made
-    if {"previous-message", "idle-attackers"} & set(on):
-        W[attackers] = sent[attackers]  # an attacker's network is overwritten by its message
+    overwrite(s, W, sent, on)
     result = Round(first.gradient, W_hat, sent, R, C if rule.weighs else None, State(W, memory, first.state.t))
     return result, L
+
+
+def exchange(
+    s: Setting, state: State, W_hat: Array, memory: Array, signals: Array | None, on: Collection[str]
+) -> tuple[Array, Array]:
+    """What each worker sends, and what it is scored by, both (N, d), after the local steps W_hat and memory.
+
+    Where attackers do not train, their local steps are undone.
+    """
+    attackers = module_of(W_hat).asarray(s.attackers, dtype=int)
+    if "idle-attackers" in on:
+        W_hat[attackers], memory[:, attackers] = state.W[attackers], state.memory[:, attackers]
+    sent = messages(s, W_hat, signals, on)
+    scored = sent.copy()
+    if "previous-message" in on:  # it sent that last (`overwrite`), and has taken a local step unless it idles
+        scored[attackers] = W_hat[attackers]
+    return sent, scored
+
+
+def overwrite(s: Setting, W: Array, sent: Array, on: Collection[str]) -> None:
+    """An attacker's network is overwritten by its message."""
+    if {"previous-message", "idle-attackers"} & set(on):
+        attackers = module_of(W).asarray(s.attackers, dtype=int)
+        W[attackers] = sent[attackers]
+
+
+def rule_of(name: str, on: Collection[str]) -> Callable[[Array, Array, int, int], Array]:
+    """The rule, as a difference has it."""
+    return next((d.rules[name] for d in chosen(on) if name in d.rules), RULES[name].compute)
 
 
 def messages(s: Setting, W_hat: Array, signals: Array | None, on: Collection[str]) -> Array:
@@ -154,19 +179,9 @@ def unsquared_krum(W: Array, risks: Array, own: int, f: int) -> Array:
     return row_of_least(xp.sort(to_others, axis=-1)[:, : n - f - 2], W)
 
 
-def sigmoid(x: Array) -> Array:
-    """1 / (1 + e^-x), by tanh, which does not overflow."""
-    return 0.5 * (module_of(x).tanh(x / 2) + 1)
-
-
-def sigmoid_backward(dy: Array, x: Array) -> tuple[Array]:
-    p = sigmoid(x)
-    return (dy * p * (1 - p),)
-
-
 def sigmoid_outputs(model: Network) -> Network:
     """The cross-entropy over sigmoids: for two classes the loss cannot fall below log(1 + 1/e) = 0.31."""
-    return model._replace(layers=(*model.layers, Layer(sigmoid, sigmoid_backward)))
+    return model._replace(layers=(*model.layers, Layer(layers.sigmoid, layers.sigmoid_backward)))
 
 
 NOTHING: dict[str, Any] = {}

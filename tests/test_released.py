@@ -9,7 +9,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from problems import GRAPHS, MODEL, SIZES, after, initial, oracle_rounds, setting
 
-from refimpl import aggregate, algorithm, draws, released, train
+from refimpl import aggregate, algorithm, draws, layers, released, train
 from refimpl.experiments import cli, grid, tasks
 from refimpl.experiments.options import parse
 
@@ -206,7 +206,7 @@ def test_sigmoids_under_the_cross_entropy():
     step = 1e-6 * np.eye(len(w))
     numeric = [(model.risk(w + e, X, y) - model.risk(w - e, X, y)) / 2e-6 for e in step]
     assert_allclose(model.gradient(w, X, y), numeric, rtol=1e-5, atol=1e-9)
-    assert_array_equal(released.sigmoid(np.array([-1e4, 0, 1e4])), [0, 0.5, 1])
+    assert_array_equal(layers.sigmoid(np.array([-1e4, 0, 1e4])), [0, 0.5, 1])
 
 
 # --- The command line ---------------------------------------------------------------------------------------
@@ -238,7 +238,7 @@ def test_differences_reach_the_engine_and_the_network():
     engine = grid.engine(config("spambase", "--released adam lower-median"), None)
     assert engine.keywords == {"on": ["lower-median"]}
     setting, _, _ = tasks.build(config("spambase", "--released sigmoid-outputs"))
-    assert setting.model.layers[-1].forward is released.sigmoid
+    assert setting.model.layers[-1].forward is layers.sigmoid
 
 
 @pytest.mark.parametrize("name", released.of_task("spambase"))

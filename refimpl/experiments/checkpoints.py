@@ -50,7 +50,9 @@ def packed(progress: train.Progress) -> bytes:
     kind = type(progress.state)
     facts: dict[str, Any] = {"state": kind.__name__, "place": progress.place, "history": progress.history}
     facts["epochs"] = list(progress.weights_at)
-    arrays = {f"state {name}": to_host(value) for name, value in progress.state._asdict().items()}
+    arrays: dict[str, Any] = {
+        f"state {name}": to_host(value) for name, value in progress.state._asdict().items()
+    }
     arrays |= {f"weights {epoch}": C for epoch, C in progress.weights_at.items()}
     buffer = io.BytesIO()
     np.savez(buffer, facts=np.frombuffer(json.dumps(facts).encode(), np.uint8), **arrays)

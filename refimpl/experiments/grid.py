@@ -33,6 +33,7 @@ from refimpl.experiments.fingerprint import code_of_rule, fingerprint, sha256
 from refimpl.experiments.tables import Added, added, install
 from refimpl.experiments.tasks import Config, build, data_digest, rounds_of, schedule_of
 from refimpl.fast import parts
+from refimpl.fast import released as released_fast
 
 
 def engine(config: Config, setting: Setting) -> train.Engine:
@@ -40,7 +41,7 @@ def engine(config: Config, setting: Setting) -> train.Engine:
     if config.rule not in RULES:
         return related.engine(config.rule, schedule_of(config, setting))
     if on := released.in_the_round(config.released):
-        return functools.partial(released.engine, on=on)
+        return functools.partial(released.engine if config.plain else released_fast.engine, on=on)
     return train.plain if config.plain else train.fast
 
 

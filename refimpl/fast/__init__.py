@@ -10,5 +10,6 @@ elementwise.py  ReLU and cross-entropy; plain: layers
 conv_pool.py    convolution and pooling in one step; plain: layers.conv2d, layers.maxpool2d
 rules.py        the rules for many neighbourhoods at once; plain: aggregate
 distances.py    distances between models by matrix products; plain: aggregate.squared_distances
+released.py     a round of the authors' code; plain: released.round_
 parts.py        how much to compute at a time, on which threads, and memory
 """

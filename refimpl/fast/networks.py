@@ -49,6 +49,7 @@ class Batched(NamedTuple):
     sample: tuple[int, ...]
     convolutions: tuple[tuple[Field, Field], ...]  # (kernel, bias) of each
     dense: tuple[Dense, ...]
+    squash: bool  # the outputs are sigmoids, which no network of the paper has
     floats: int  # how many numbers per row the largest layer holds
 
     def prepared(self, X: Array) -> Array:
@@ -96,7 +97,7 @@ class Batched(NamedTuple):
                 H += matrix[..., -1:]
                 if i < len(self.dense):
                     relu(H)
-            z[..., part[0]] = H
+            z[..., part[0]] = layers.sigmoid(H) if self.squash else H
 
         each(fill, boxes((R,), most))
         return z
@@ -147,10 +148,17 @@ class Batched(NamedTuple):
 
     def _forward(self, w: Array, rows: Array, saved: list | None) -> Array:
         x = convolve(w, self.convolutions, rows, saved) if self.convolutions else rows
-        return dense(w, self.dense, x, saved)
+        z = dense(w, self.dense, x, saved)
+        if not self.squash:
+            return z
+        if saved is not None:
+            saved.append(z)
+        return layers.sigmoid(z)
 
     def _backward(self, w: Array, saved: list, dz: Array, dw: Array) -> None:
         """Fills dw, popping what `_forward` saved."""
+        if self.squash:
+            (dz,) = layers.sigmoid_backward(dz, saved.pop())
         dx = dense_backward(w, self.dense, saved, dz, dw, to_input=bool(self.convolutions))
         if self.convolutions:
             convolve_backward(self.convolutions, saved, dx, dw)
@@ -168,6 +176,9 @@ def batched(model: Model) -> Batched | None:
             del stack[:3]
         if not convolutions or not stack or stack.pop(0).forward is not layers.flatten:
             return None
+    squash = bool(stack) and stack[-1].forward is layers.sigmoid
+    if squash:
+        del stack[-1]
     affine = stack[0::2]
     known = all(layer.forward is layers.affine for layer in affine) and len(stack) % 2
     if not known or not all(layer.forward is layers.relu for layer in stack[1::2]):
@@ -177,7 +188,8 @@ def batched(model: Model) -> Batched | None:
     kernels = tuple((fields[K], fields[b]) for K, b in convolutions)
     if None in dense:
         return None
-    return Batched(model.layout, model.sample, kernels, tuple(filter(None, dense)), _floats(model, affine))
+    floats = _floats(model, affine)
+    return Batched(model.layout, model.sample, kernels, tuple(filter(None, dense)), squash, floats)
 
 
 def _dense(W: Field, b: Field) -> Dense | None:
