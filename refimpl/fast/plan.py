@@ -106,7 +106,7 @@ def chunks(s: Setting, message: np.ndarray, network: Batched | None) -> list[Chu
     found = []
     parts = [slice(0, len(order))]
     if most < len(order):  # then no chunk of both kinds, so that a chunk's place may be where it is computed
-        parts = [part for (part,) in boxes((h,), most)]
+        parts = [slice(a.start, min(h, a.stop)) for (a,) in boxes((h,), most)]
         parts += [slice(h + a.start, h + a.stop) for (a,) in boxes((len(s.attackers),), most) if a.stop]
     for part in parts:
         k = order[part]
