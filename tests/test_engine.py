@@ -175,8 +175,8 @@ def parts(floats=2**20, rows=64, products=False):
         stack.enter_context(mock.patch.object(plan, "SLICE", rows))
         stack.enter_context(mock.patch.object(plan, "CHUNK", floats // 2))
         stack.enter_context(mock.patch.object(networks, "STACK", 4 * floats))
-        for module in (engine, rules):
-            stack.enter_context(mock.patch.object(module, "COORDINATES", max(1, floats // 64)))
+        for module, name in ((engine, "COORDINATES"), (rules, "COLUMNS")):
+            stack.enter_context(mock.patch.object(module, name, max(1, floats // 64)))
         stack.enter_context(mock.patch.object(conv_pool, "STEP", floats // 2))
         stack.enter_context(mock.patch.object(distances, "PRODUCTS", 0 if products else np.inf))
         yield

@@ -81,7 +81,7 @@ def test_combine_is_that_of_the_specification(u, lost, receivers, columns):
     assert rules.all_finite(M) != lost
     W, k = np.zeros((10, 40)), np.array(receivers) + 5 * np.arange(u)[:, None]
     only = slice(0, 3) if receivers == [0, 1, 2] else k[0]
-    with mock.patch.object(rules, "COORDINATES", columns):
+    with mock.patch.object(rules, "COLUMNS", columns):
         rules.combine_into(strategies.frozen(weights), strategies.frozen(M), not lost, W, k, only)
     assert_allclose(W[k], aggregate.combine(weights, M), rtol=1e-12, atol=1e-14)
     assert np.isfinite(W[k][:, 0]).all()

@@ -18,10 +18,12 @@ from refimpl.algorithm import Setting, State
 from refimpl.arrays import Array, module_of, quiet, to_host
 from refimpl.attacks import ATTACKS
 from refimpl.fast.networks import Batched
-from refimpl.fast.parts import boxes, each, gather, grain, keep_memory
+from refimpl.fast.parts import FLOATS, boxes, each, gather, grain, keep_memory
 from refimpl.fast.plan import Chunk, Group, Plan, Rows, plan
-from refimpl.fast.rules import COORDINATES, COORDINATEWISE, all_finite, combine_into
+from refimpl.fast.rules import COORDINATEWISE, all_finite, combine_into
 from refimpl.optim import OPTIMIZERS, sgd
+
+COORDINATES = FLOATS // 64  # of an attack at a time: fewer would have threads wait for the interpreter lock
 
 
 class Result(NamedTuple):
