@@ -1,0 +1,135 @@
+"""From the paper's protocol to the released code's, difference by difference: which one moves the numbers?
+
+    python benchmarks/ablation.py spambase --epochs 60 --repeats 3     # runs them, resumes, prints the tables
+    python benchmarks/ablation.py docs/results/ablation.csv            # of runs that are there, or of a folder
+
+`+ NAME` is the paper's protocol with that difference alone, `- NAME` the released code's without it; both show
+how far the accuracy moves from the line above them that has none, or all. A star says that a paired t-test over
+the seeds, corrected by Holm for all numbers of its table, can tell the two apart at 5 %. A dot is where the
+difference changes nothing by its definition. Options are those of the task's example.
+"""
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import joblib
+import numpy as np
+
+from refimpl.attacks import ATTACKS
+from refimpl.experiments import cli, runs
+from refimpl.experiments.compare import LEVEL, holm, paired_p
+from refimpl.experiments.options import parse
+from refimpl.experiments.summary import Results, present
+from refimpl.experiments.tasks import TASKS, Config
+from refimpl.released import DIFFERENCES, of_task
+
+RULES = ["adaptive", "median", "krum"]  # the last two for the differences that are about them
+ABOUT_ATTACKERS = ("previous-message", "idle-attackers")
+Seeds = dict[int, float]  # a number by seed
+
+
+def variants(task: str) -> dict[str, list[str]]:
+    """The differences that are on, by the name of the line in the table."""
+    names = of_task(task)
+    alone = {f"+ {name}": [name] for name in names}
+    left_out = {f"- {name}": [other for other in names if other != name] for name in names}
+    return {"paper": [], **alone, "released": names, **left_out}
+
+
+def concerns(line: str, rule: str, attack: str) -> bool:
+    """Whether the line may differ from the one that it starts from."""
+    name = line[2:]
+    if name not in DIFFERENCES:
+        return True
+    difference = DIFFERENCES[name]
+    if name in ABOUT_ATTACKERS and not ATTACKS[attack].lies:
+        return False
+    return (rule in difference.rules if rule != RULES[0] else not difference.rules) and (
+        attack in difference.attacks or not difference.attacks
+    )
+
+
+def configs(task: str, argv: list[str]) -> tuple[list[Config], Any]:
+    """All runs, and the options of the command line. Makes the folder for results."""
+    found: dict[Config, None] = {}
+    for line, names in variants(task).items():
+        parser, args = parse(task, ["--rules", *RULES, *argv, *(["--released", *names] if names else [])])
+        found |= {c: None for c in cli.configs(args.task, args) if concerns(line, c.rule, c.attack)}
+    parser.need_folder(args.out)
+    return list(found), args
+
+
+def by_line(results: Results, rule: str, attack: str, measure: str) -> dict[str, Seeds]:
+    """The last number of each run, by line and seed."""
+    found: dict[str, Seeds] = {}
+    for line, names in variants(results[0]["config"]["task"]).items():
+        for run in results:
+            c = run["config"]
+            if (c["rule"], c["attack"], set(c["released"])) == (rule, attack, set(names)):
+                found.setdefault(line, {})[c["seed"]] = run["history"][measure][-1]
+    return found
+
+
+def moves(results: Results, rule: str, measure: str) -> dict[tuple[str, str], tuple[float, bool]]:
+    """By line and attack: the mean where none or all are on, else how far it moved, and if that is certain."""
+    found, p = {}, {}
+    for attack in present(results, "attack", ATTACKS):
+        lines = by_line(results, rule, attack, measure)
+        for line, seeds in lines.items():
+            base = lines.get("paper" if line[0] == "+" else "released", {})
+            if line in ("paper", "released"):
+                found[line, attack] = float(np.mean(list(seeds.values())))
+            elif concerns(line, rule, attack) and (common := sorted(set(seeds) & set(base))):
+                a, b = [seeds[seed] for seed in common], [base[seed] for seed in common]
+                found[line, attack] = float(np.mean(a) - np.mean(b))
+                p[line, attack] = paired_p(a, b) if len(common) > 1 else 1.0
+    corrected = dict(zip(p, holm(list(p.values())), strict=True))
+    return {key: (value, corrected.get(key, 1) < 1 - LEVEL) for key, value in found.items()}
+
+
+def table(results: Results, rule: str, measure: str) -> str:
+    """At most 80 columns."""
+    attacks, found = present(results, "attack", ATTACKS), moves(results, rule, measure)
+    lines = [f"{f'{rule}, {measure}':24}" + "".join(f"{attack:>11}" for attack in attacks)]
+    for line in variants(results[0]["config"]["task"]):
+        if any(key[0] == line for key in found):
+            cells = [cell(line, found.get((line, attack))) for attack in attacks]
+            lines.append((f"{line:24}" + "".join(cells)).rstrip())
+    return "\n".join(lines)
+
+
+def cell(line: str, number: tuple[float, bool] | None) -> str:
+    if number is None:
+        return f"{'.':>10} "
+    value, certain = number
+    text = f"{value:.2f}" if line in ("paper", "released") else f"{value:+.2f}"
+    return f"{text:>10}{'*' if certain else ' '}"
+
+
+def main(argv: list[str] | None = None) -> int:
+    what, *options = sys.argv[1:] if argv is None else argv or ["--help"]
+    if what in TASKS:
+        todo, args = configs(what, options)
+        results = cli.run_grid(todo, args.out, args.jobs or joblib.cpu_count(), args.data_dir, args.threads)
+    elif Path(what).exists() and not options:
+        results = runs.read(Path(what))
+    else:
+        print(__doc__, file=sys.stderr)
+        return 2
+    for task in present(results, "task", TASKS):
+        some = [run for run in results if run["config"]["task"] == task]
+        print(f"{runs.described(some, some).partition(', risk')[0]}, {seeds_of(some)}\n")
+        for rule in [rule for rule in RULES if any(run["config"]["rule"] == rule for run in some)]:
+            for measure in ("worst_own", "worst_whole"):
+                print(f"{table(some, rule, measure)}\n")
+    return 0
+
+
+def seeds_of(results: Results) -> str:
+    count = len({run["config"]["seed"] for run in results})
+    return f"{count} seed{'s' if count > 1 else ''}"
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

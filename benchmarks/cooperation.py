@@ -1,0 +1,168 @@
+"""When does cooperation pay? Accuracy with and without it, against rows, skew and attackers.
+
+    python benchmarks/cooperation.py              # about ten minutes: docs/results/cooperation.csv, then
+    python benchmarks/cooperation.py --show       # the table and the picture from it
+
+Eight workers on Spambase, the paper's network, SGD 0.01 and batches of 20, 1500 rounds. One of three things
+varies while the others stay at 100 rows a worker, half skewed, two attackers that flip signs: the rows of a
+worker; the skew of its labels, from everybody's share (0) to one class only (1); the number of attackers, up to
+all but one. A worker is tested on rows with the shares of labels that it trains on (own), and on all (whole).
+"""
+
+import argparse
+import csv
+from pathlib import Path
+from typing import Any
+
+import joblib
+import numpy as np
+
+from data_loaders import Dataset, spambase
+from refimpl import draws, graphs, models, train
+from refimpl.algorithm import Setting
+from refimpl.experiments.compare import interval
+from refimpl.experiments.figures import TEXT, label_of, marker_of, save, style_of
+from refimpl.experiments.files import write
+from refimpl.experiments.summary import csv_text
+from refimpl.experiments.tasks import HeldOut, padded, standardise
+
+DOCS = Path(__file__).parents[1] / "docs"
+CSV, FIGURE = DOCS / "results" / "cooperation.csv", DOCS / "cooperation.png"
+WORKERS, ROUNDS, SPAM = 8, 1500, 0.4  # the share of spam in the data
+USUAL = {"rows": 100, "skew": 0.5, "attackers": 2}
+VARIED: dict[str, tuple[float, ...]] = {
+    "rows": (20, 50, 100, 200, 400),
+    "skew": (0, 0.25, 0.5, 0.75, 1),
+    "attackers": (0, 1, 2, 3, 4, 5, 6, 7),
+}
+RULES = ("adaptive", "median", "local")
+MEASURES = ("mean_own", "mean_whole")
+Row = dict[str, Any]
+
+
+def shares(skew: float) -> np.ndarray:
+    """The share of spam among each worker's rows, (N,): half of the workers have more of it, half less."""
+    return np.where(np.arange(WORKERS) % 2, SPAM + (1 - SPAM) * skew, SPAM * (1 - skew))
+
+
+def local_data(
+    data: Dataset, rows: int, skew: float, rng: np.random.Generator
+) -> tuple[np.ndarray, np.ndarray, HeldOut]:
+    """Rows dealt without repetition; of the fifth that is kept for tests, each worker's own may overlap."""
+    order = rng.permutation(len(data.y))
+    test, rest = np.split(order, [len(order) // 5])
+    pools = [rest[data.y[rest] == label].tolist() for label in (0, 1)]
+    parts, own = [], np.zeros((WORKERS, len(test)), dtype=bool)
+    for k, share in enumerate(shares(skew)):
+        spam = round(rows * share)
+        parts.append(np.array([pools[label].pop() for label in [0] * (rows - spam) + [1] * spam]))
+        size = min((data.y[test] == label).sum() / part for label, part in ((0, 1 - share), (1, share)) if part)
+        for label, part in ((0, 1 - share), (1, share)):
+            own[k, np.flatnonzero(data.y[test] == label)[: int(size * part)]] = True
+    scale = standardise(data.X[np.concatenate(parts)])
+    X, y = padded(scale(data.X), data.y, parts)
+    return X, y, HeldOut(scale(data.X[test]), data.y[test], own)
+
+
+def run(varied: str, value: float, rule: str, seed: int) -> Row:
+    """A row of the CSV."""
+    at = USUAL | {varied: value}
+    X, y, test = local_data(spambase.load(None), int(at["rows"]), at["skew"], draws.stream(seed, "partition"))
+    model = models.mlp([57, 20, 2])
+    attackers = draws.attackers(WORKERS, int(at["attackers"]), draws.stream(seed, "attackers"))
+    s = Setting(model, X, y, graphs.complete(WORKERS), attackers, rule, "sign-flip", step_size=0.01)
+    W = draws.initial(model.layout, WORKERS, draws.stream(seed, "init"))
+    for result in train.rounds(s, W, seed):
+        if result.state.t == ROUNDS:
+            break
+    numbers = train.evaluate(s, test, result.state.W)
+    return {"varied": varied, **at, "rule": rule, "seed": seed} | {name: numbers[name] for name in MEASURES}
+
+
+def of(rows: list[Row], varied: str, value: float, rule: str, measure: str) -> list[float]:
+    """A number for each seed."""
+    chosen = {"varied": varied, varied: value, "rule": rule}
+    return [row[measure] for row in rows if all(row[key] == want for key, want in chosen.items())]
+
+
+def read(path: Path) -> list[Row]:
+    words = {"varied", "rule"}
+    with path.open(newline="") as file:
+        return [{k: v if k in words else float(v) for k, v in row.items()} for row in csv.DictReader(file)]
+
+
+def table(rows: list[Row]) -> str:
+    """The mean over the seeds, and how far adaptive is above local with its 95 % interval."""
+    lines = [
+        f"{'':16}" + "".join(f"{f'{rule} own':>14}{'whole':>7}" for rule in RULES) + "  own by cooperation"
+    ]
+    for varied, values in VARIED.items():
+        for value in values:
+            cells = []
+            for rule in RULES:
+                own, whole = (np.mean(of(rows, varied, value, rule, measure)) for measure in MEASURES)
+                cells.append(f"{own:14.2f}{whole:7.2f}")
+            adaptive, alone = (of(rows, varied, value, rule, "mean_own") for rule in ("adaptive", "local"))
+            gain = np.subtract(adaptive, alone)
+            lines.append(f"{varied:10}{value:<5g}{''.join(cells)[3:]}{gain.mean():+9.3f} ±{interval(gain):.3f}")
+    return "\n".join(lines)
+
+
+def draw(rows: list[Row], path: Path) -> None:
+    """A column for what varies, a row for the test data; bands are 95 % intervals."""
+    import matplotlib
+    from matplotlib.figure import Figure
+
+    words = {"rows": "rows per worker", "skew": "skew of the labels", "attackers": "attackers of 8"}
+    with matplotlib.rc_context(TEXT):
+        fig = Figure(figsize=(6.5, 3.8), layout="constrained")
+        axes = fig.subplots(len(MEASURES), len(VARIED), sharey="row", sharex="col")
+        for i, measure in enumerate(MEASURES):
+            for ax, (varied, values) in zip(axes[i], VARIED.items(), strict=True):
+                for rule in reversed(RULES):
+                    numbers = [of(rows, varied, value, rule, measure) for value in values]
+                    mean, half = np.mean(numbers, axis=1), np.array([interval(v) for v in numbers])
+                    style = style_of(rule)
+                    look = {"marker": marker_of(rule), "markersize": 3, "label": label_of(rule)}
+                    ax.plot(values, mean, **style._asdict(), **look)
+                    ax.fill_between(
+                        values, mean - half, mean + half, color=style.color, alpha=0.15, linewidth=0
+                    )
+                ax.grid(alpha=0.3, linewidth=0.5)
+                if i:
+                    ax.set_xlabel(words[varied])
+            axes[i][0].set_ylabel(f"accuracy, {measure.removeprefix('mean_')}")
+        axes[0][0].set_xscale("log")
+        axes[0][0].set_xticks(VARIED["rows"], [f"{value:g}" for value in VARIED["rows"]])
+        axes[0][0].minorticks_off()
+        fig.suptitle("Spambase, 8 workers, sign flipping; mean over the normal workers", fontsize=8)
+        handles, labels = axes[0][0].get_legend_handles_labels()
+        fig.legend(handles[::-1], labels[::-1], loc="outside lower center", ncols=3, frameon=False)
+        save(fig, path)
+    path.with_suffix(".pdf").unlink()
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--show", action="store_true", help="only the table and the picture, from the CSV")
+    parser.add_argument("--repeats", type=int, default=10, help="seeds (10)")
+    parser.add_argument("--jobs", type=int, default=joblib.cpu_count(), help="runs at a time (one per core)")
+    options = parser.parse_args(argv)
+    if not options.show:
+        todo = [
+            (varied, value, rule, seed)
+            for varied, values in VARIED.items()
+            for value in values
+            for rule in RULES
+            for seed in range(options.repeats)
+        ]
+        CSV.parent.mkdir(exist_ok=True)
+        write(CSV, csv_text(joblib.Parallel(options.jobs)(joblib.delayed(run)(*each) for each in todo)))
+    rows = read(CSV)
+    print(table(rows))
+    draw(rows, FIGURE)
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

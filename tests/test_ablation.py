@@ -1,0 +1,114 @@
+"""benchmarks/ablation.py and benchmarks/cooperation.py: which runs they make, and what they say of them."""
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))
+import ablation
+import cooperation
+
+from data_loaders import spambase
+from refimpl import draws, released
+
+ALL = released.of_task("spambase")
+
+
+def test_each_difference_is_tried_alone_and_left_out():
+    found = ablation.variants("spambase")
+    assert found["paper"] == []
+    assert found["released"] == ALL
+    assert found["+ adam"] == ["adam"]
+    assert set(found["- adam"]) == set(ALL) - {"adam"}
+    assert len(found) == 2 + 2 * len(ALL)
+
+
+def test_a_run_that_a_difference_can_not_change_is_left_out(tmp_path):
+    configs, _ = ablation.configs("spambase", ["--attacks", "none", "foe", "--out", str(tmp_path)])
+    has = {(c.rule, c.attack, c.released) for c in configs}
+    assert ("adaptive", "foe", ("minus-the-mean",)) in has
+    assert ("median", "none", ("lower-median",)) in has
+    for run in [
+        ("adaptive", "none", ("minus-the-mean",)),
+        ("adaptive", "none", ("idle-attackers",)),
+        ("adaptive", "foe", ("lower-median",)),
+        ("median", "foe", ("adam",)),
+        ("adaptive", "foe", ("deviation",)),
+    ]:
+        assert run not in has
+
+
+def test_a_difference_brings_its_options_and_only_these(tmp_path):
+    configs, _ = ablation.configs("spambase", ["--attacks", "none", "--out", str(tmp_path)])
+    by_names = {c.released: c for c in configs if c.rule == "adaptive"}
+    assert (by_names[("adam",)].optimizer, by_names[("adam",)].risk) == ("adam", "local")
+    left_out = next(c for names, c in by_names.items() if set(names) == set(ALL) - {"smoothed-risk"})
+    assert (left_out.optimizer, left_out.risk) == ("adam", "local")
+
+
+def run_of(names, seed, value, rule="adaptive", attack="none"):
+    config = {"task": "spambase", "rule": rule, "attack": attack, "seed": seed, "released": list(names)}
+    return {"config": config, "history": {"worst_own": [0.0, value], "worst_whole": [0.0, value]}}
+
+
+def test_a_line_shows_how_far_it_is_from_its_start_and_whether_that_is_certain():
+    values = {(): (0.8, 0.6), ("adam",): (0.9, 0.7), ("raw-features",): (0.9, 0.5)}
+    values[tuple(ALL)] = (0.5, 0.5)
+    results = [run_of(names, seed, v) for names, some in values.items() for seed, v in enumerate(some)]
+    moves = ablation.moves(results, "adaptive", "worst_own")
+    assert moves["paper", "none"] == pytest.approx((0.7, False))
+    assert moves["+ adam", "none"] == pytest.approx((0.1, True))  # the same for both seeds
+    assert moves["+ raw-features", "none"] == pytest.approx((0.0, False))
+    assert moves["released", "none"] == (0.5, False)
+    text = ablation.table(results, "adaptive", "worst_own")
+    assert "+ adam                       +0.10*" in text
+    assert "- adam" not in text
+
+
+def test_only_seeds_that_both_have_are_compared():
+    results = [run_of((), 0, 0.5), run_of((), 1, 0.9), run_of(("adam",), 1, 0.8)]
+    moved, certain = ablation.moves(results, "adaptive", "worst_own")["+ adam", "none"]
+    assert moved == pytest.approx(-0.1)
+    assert not certain
+
+
+def test_what_it_does_not_know_is_answered_by_how_to_call_it(capsys):
+    assert ablation.main(["no-such-task"]) == 2
+    assert "python benchmarks/ablation.py spambase" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("skew", cooperation.VARIED["skew"])
+def test_workers_have_the_rows_and_the_labels_that_are_asked_for(skew):
+    data = spambase.load(None)
+    X, y, test = cooperation.local_data(data, 100, skew, draws.stream(0, "partition"))
+    assert X.shape == (8, 100, 57)
+    share = cooperation.shares(skew)
+    np.testing.assert_allclose(y.mean(axis=1), share, atol=0.005)
+    tested = [test.y[own].mean() for own in test.own]
+    np.testing.assert_allclose(tested, share, atol=0.01)
+    assert share.mean() == pytest.approx(0.4 + 0.1 * skew)
+
+
+def test_no_row_is_dealt_twice():
+    data = spambase.load(None)
+    different = len(np.unique(data.X, axis=0)) / len(data.X)
+    X, _, _ = cooperation.local_data(data, 300, 0.5, draws.stream(0, "partition"))
+    rows = X.reshape(-1, 57)
+    assert len(np.unique(rows, axis=0)) > (different - 0.02) * len(rows)  # the data repeat some themselves
+
+
+def test_the_kept_numbers_make_the_table():
+    rows = [
+        {"varied": varied, **cooperation.USUAL, varied: value, "rule": rule, "seed": seed}
+        | {"mean_own": 0.9 + 0.01 * seed + 0.05 * (rule == "adaptive"), "mean_whole": 0.5}
+        for varied, values in cooperation.VARIED.items()
+        for value in values
+        for rule in cooperation.RULES
+        for seed in (0, 1)
+    ]
+    head, first, *_ = cooperation.table(rows).split("\n")
+    assert " ".join(first.split()) == "rows 20 0.96 0.50 0.91 0.50 0.91 0.50 +0.050 ±0.000"
+    assert len(first) <= 80
+    assert len(head) <= 80
