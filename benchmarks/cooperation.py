@@ -92,19 +92,16 @@ def read(path: Path) -> list[Row]:
 
 
 def table(rows: list[Row]) -> str:
-    """The mean over the seeds, and how far adaptive is above local with its 95 % interval."""
-    lines = [
-        f"{'':16}" + "".join(f"{f'{rule} own':>14}{'whole':>7}" for rule in RULES) + "  own by cooperation"
-    ]
+    """The mean over the seeds, and how far adaptive is above local on its own, with its 95 % interval."""
+    lines = [f"{'':14}" + "".join(f"{rule:>13}" for rule in RULES) + "  adaptive - local,"]
+    lines.append(f"{'':14}" + "    own whole" * len(RULES) + "               own")
     for varied, values in VARIED.items():
         for value in values:
-            cells = []
-            for rule in RULES:
-                own, whole = (np.mean(of(rows, varied, value, rule, measure)) for measure in MEASURES)
-                cells.append(f"{own:14.2f}{whole:7.2f}")
-            adaptive, alone = (of(rows, varied, value, rule, "mean_own") for rule in ("adaptive", "local"))
-            gain = np.subtract(adaptive, alone)
-            lines.append(f"{varied:10}{value:<5g}{''.join(cells)[3:]}{gain.mean():+9.3f} ±{interval(gain):.3f}")
+            numbers = {(rule, m): of(rows, varied, value, rule, m) for rule in RULES for m in MEASURES}
+            cells = [f"{np.mean(numbers[rule, m]):.2f}" for rule in RULES for m in MEASURES]
+            gain = np.subtract(numbers["adaptive", "mean_own"], numbers["local", "mean_own"])
+            text = "".join(f"{own:>7}{whole:>6}" for own, whole in zip(cells[::2], cells[1::2], strict=True))
+            lines.append(f"{varied:10}{value:<4g}{text}{gain.mean():+12.3f} ±{interval(gain):.3f}")
     return "\n".join(lines)
 
 
