@@ -24,6 +24,7 @@ TOLERANCES = {"float64": {"rtol": 1e-10, "atol": 1e-13}, "float32": {"rtol": 1e-
 NOT_HERE = {
     "test_combine_is_that_of_the_specification": "all_finite does not wait for one",
     "test_a_large_batch_of_images_fits_in_little_memory": "measures the host's memory",
+    "test_any_number_of_threads_gives_the_same_bytes": "threads are the host's",
     "test_own_in_an_array_must_be_one_of_the_neighbours": "to look would be to wait for the device",
 }
 ON_THE_HOST = {"check", "combine_into", "between", "by_products", "different"}  # arrays are, or stay, there
