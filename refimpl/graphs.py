@@ -6,7 +6,7 @@ because a worker is its own neighbour.
 
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.sparse.csgraph import connected_components
@@ -132,13 +132,18 @@ GRAPHS = {
 
 def build(name: str, workers: int, rng: np.random.Generator) -> np.ndarray:
     """The graph of that name in GRAPHS, with its number behind a colon if it takes one: "regular:6"."""
-    name, colon, text = name.partition(":")
-    entry = GRAPHS.get(name)
-    if entry is None or (colon and not entry.number):
-        names = ", ".join(f"{key}:{g.number}" if g.number else key for key, g in GRAPHS.items())
-        raise ValueError(f"unknown graph {name + colon + text!r}: needs {names} or a file of edges")
-    try:
-        number = float(text) if colon else entry.default
-    except ValueError:
-        raise ValueError(f"graph {name}:{entry.number} needs a number, got {text!r}") from None
+    entry, number = named("graph", name, GRAPHS, " or a file of edges")
     return entry.build(workers, number, rng)
+
+
+def named(what: str, text: str, table: dict[str, Any], more: str = "") -> tuple[Any, float]:
+    """The entry of a table by its name, and the number behind a colon, or the entry's default."""
+    name, colon, digits = text.partition(":")
+    entry = table.get(name)
+    if entry is None or (colon and not entry.number):
+        names = ", ".join(f"{key}:{e.number}" if e.number else key for key, e in table.items())
+        raise ValueError(f"unknown {what} {text!r}: needs {names}{more}")
+    try:
+        return entry, float(digits) if colon else entry.default
+    except ValueError:
+        raise ValueError(f"{what} {name}:{entry.number} needs a number, got {digits!r}") from None

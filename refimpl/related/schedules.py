@@ -11,6 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from refimpl.draws import STREAMS
+from refimpl.graphs import named
 
 Schedule = Callable[[int], np.ndarray]
 
@@ -115,16 +116,8 @@ SCHEDULES = {
 
 def build(name: str, graph: np.ndarray, seed: int) -> Schedule:
     """The schedule of that name on a graph, with its number behind a colon if it takes one: "thinned:0.3"."""
-    name, colon, text = name.partition(":")
-    entry = SCHEDULES.get(name)
-    if entry is None or (colon and not entry.number):
-        names = ", ".join(f"{key}:{e.number}" if e.number else key for key, e in SCHEDULES.items())
-        raise ValueError(f"unknown schedule {name + colon + text!r}: needs {names}")
-    try:
-        number = float(text) if colon else entry.default
-    except ValueError:
-        raise ValueError(f"schedule {name}:{entry.number} needs a number, got {text!r}") from None
+    entry, number = named("schedule", name, SCHEDULES)
     if entry.number == "P" and not 0 <= number <= 1:
-        raise ValueError(f"schedule {name}:P needs a probability 0 <= P <= 1, got {number:g}")
+        raise ValueError(f"schedule {name.partition(':')[0]}:P needs a probability 0 <= P <= 1, got {number:g}")
     entry.draw(graph, number, 1, stream(seed, 1))  # refuses now what it would refuse later
     return lambda t: entry.draw(graph, number, t, stream(seed, t))
