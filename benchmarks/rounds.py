@@ -215,7 +215,7 @@ def main(argv: list[str] | None = None) -> int:
     add("--tasks", nargs="+", choices=list(ROWS["batch"]), default=list(ROWS["batch"]), help="which tasks")
     add("--risks", nargs="+", choices=list(ROWS), default=list(ROWS), help="taken on what")
     add("--dtypes", nargs="+", choices=DTYPES, default=["float32", "float64"], help="of W")
-    add("--threads", nargs="+", type=whole_number(1), default=cores, help="of refimpl and torch")
+    add("--threads", nargs="+", type=whole_number(1), default=cores, metavar="K", help="of refimpl and torch")
     add("--rounds", type=whole_number(1), default=15, help="turns of each column, of 0.2 s or one round")
     add("--gpu", action="store_true", help="add a column for an NVIDIA GPU with CuPy")
     add("--profile", action="store_true", help="only refimpl, by function; one thread")

@@ -68,7 +68,7 @@ class HelpFormatter(argparse.HelpFormatter):
     def _format_args(self, action: argparse.Action, default_metavar: str) -> str:
         """NAME ... for one or more of them."""
         name = super()._format_args(action, default_metavar)
-        return f"{action.metavar} ..." if action.nargs == "+" else name
+        return f"{action.metavar or 'NAME'} ..." if action.nargs == "+" else name
 
     def _fill_text(self, text: str, width: int, indent: str) -> str:
         """Breaks lines that are too long, but for examples, which are indented."""
