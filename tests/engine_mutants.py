@@ -3,7 +3,7 @@
 import numpy as np
 
 from refimpl import models
-from refimpl.fast import conv_pool, distances, engine, networks, plan, rules
+from refimpl.fast import conv_pool, distances, engine, networks, plan, released, rules
 
 
 def killer(module):
@@ -12,6 +12,7 @@ def killer(module):
 
 
 whole, many, near, pooled, twin = map(killer, ("engine", "networks", "distances", "conv_pool", "fast_rules"))
+theirs = killer("fast_released")
 
 
 def same(rule, attack="sign-flip"):
@@ -118,6 +119,17 @@ def negated_bias(backward):
 
 E, D, C, N, R = engine, distances, conv_pool, networks, rules
 MUTANTS = [
+    # --- The released code's rounds
+    ("scored by what the next worker sent", released, "risks_of_scored",
+     lambda f: lambda p, group, scored, X, y: f(p, group, np.roll(scored, 1, axis=0), X, y),
+     theirs("all_differences_together", rule="adaptive", attack="sign-flip", graph="complete"),
+     theirs("one_difference_at_a_time", name="previous-message", attack="sign-flip")),
+    ("the paper's rule in place of the released code's", released, "same_for_all",
+     lambda f: lambda s, p, M, on: f(s, p, M, []),
+     theirs("all_differences_together", rule="median", attack="foe", graph="a star and a path")),
+    ("averages that start anew in every round", released, "round_",
+     lambda f: lambda s, p, state, *rest: f(s, p, state._replace(averages=np.ones_like(state.averages)), *rest),
+     theirs("one_difference_at_a_time", name="smoothed-risk", attack="foe")),
     # --- The engine
     ("a receiver's rows shifted", E, "plan", other_rows(next_row_first), same("adaptive"), proof("adaptive")),
     ("a receiver scores the last row of another", E, "plan", other_rows(split_a_row_early), same("adaptive")),
