@@ -19,7 +19,7 @@ from refimpl.attacks import ATTACKS
 from refimpl.audit import KINDS, judge, report, shrink, small, trial
 from refimpl.audit.__main__ import main
 from refimpl.audit.agreement import agree, answer_of
-from refimpl.audit.cases import FAR, HOSTILE, Case, from_lists, tolerances
+from refimpl.audit.cases import FAR, HOSTILE, Case, tolerances
 from refimpl.audit.kinds import adam
 from refimpl.audit.suite import cases_of, definition
 from refimpl.audit.variants import VARIANTS
@@ -117,6 +117,15 @@ def test_the_first_variant_comes_back_under_its_own_name(kind):
 @each_variant
 def test_a_variant_comes_back_under_its_own_name(kind, variant):
     comes_back(kind, variant)
+
+
+def from_lists(arguments, given):
+    """Inputs that are written down as lists and numbers: arrays of float64, labels int64, graphs bool."""
+    dtypes = {"y": int, "graph": bool}
+    return tuple(
+        np.array(value, dtypes.get(name, float)) if isinstance(value, list) else value
+        for name, value in zip(arguments, given, strict=True)
+    )
 
 
 @each_variant

@@ -35,15 +35,6 @@ def rng_of(purpose: str) -> np.random.Generator:
     return np.random.default_rng(list(purpose.encode()))
 
 
-def from_lists(arguments: tuple[str, ...], given: tuple) -> Inputs:
-    """Inputs that are written down as lists and numbers: arrays of float64, labels int64, graphs bool."""
-    dtypes = {"y": int, "graph": bool}
-    return tuple(
-        np.array(value, dtypes.get(name, float)) if isinstance(value, list) else value
-        for name, value in zip(arguments, given, strict=True)
-    )
-
-
 # --- Models -------------------------------------------------------------------------------------------------
 
 
