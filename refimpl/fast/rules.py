@@ -48,12 +48,16 @@ def combine_into(
     else:
 
         def fill(part: tuple[slice, ...]) -> None:
-            if isinstance(only, slice):
-                np.matmul(weights[0], M[0][:, part[0]], out=W[only, part[0]])
-            else:
-                W[only, part[0]] = weights[0] @ M[0][:, part[0]]
+            for start in range(part[0].start, min(part[0].stop, M.shape[2]), COLUMNS):
+                some = slice(start, min(start + COLUMNS, part[0].stop))
+                if isinstance(only, slice):
+                    np.matmul(weights[0], M[0][:, some], out=W[only, some])
+                else:
+                    W[only, some] = weights[0] @ M[0][:, some]
 
-        each(fill, boxes(M.shape[2:], COLUMNS))
+        each(
+            fill, boxes(M.shape[2:], 8 * COLUMNS)
+        )  # several to a thread, or they wait for the interpreter lock
 
 
 def adaptive_weights(risks: Array, own: Array) -> Array:
