@@ -71,15 +71,27 @@ def test_tests_that_a_page_names_exist(page):
     assert not missing
 
 
-REPORT = re.compile(
-    r"^    python -m refimpl\.experiments\.report (\S+\.csv)\n\n((?:    .*\n|\n)+?)(?=\n?\S)", re.MULTILINE
+TABLE = re.compile(
+    r"^    python (-m refimpl\.experiments\.report|benchmarks/ablation\.py|benchmarks/cooperation\.py)"
+    r" (\S+\.csv|--show)\n\n((?:    .*\n|\n)+?)(?=\n?\S)",
+    re.MULTILINE,
 )
 
 
-def test_tables_of_runs_are_what_the_command_prints(capsys):
-    found = REPORT.findall((ROOT / "docs" / "RESULTS.md").read_text())
+def printed_by(command, argument, monkeypatch):
+    """What a command of a page prints; pictures are not drawn again."""
+    if command.startswith("-m"):
+        return report.main([str(ROOT / argument)])
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    script = importlib.import_module(Path(command).stem)
+    monkeypatch.setattr(script, "draw", lambda *_: None, raising=False)
+    return script.main([argument if argument == "--show" else str(ROOT / argument)])
+
+
+def test_tables_of_runs_are_what_the_command_prints(capsys, monkeypatch):
+    found = TABLE.findall((ROOT / "docs" / "RESULTS.md").read_text())
     assert found
-    for path, table in found:
-        assert report.main([str(ROOT / path)]) == 0
+    for command, argument, table in found:
+        assert printed_by(command, argument, monkeypatch) == 0
         printed = [line.rstrip() for line in capsys.readouterr().out.strip().splitlines()]
         assert [line[4:] for line in table.strip("\n").splitlines()] == printed
