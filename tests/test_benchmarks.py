@@ -122,6 +122,7 @@ def test_rules_beside_byzfl_and_their_yardsticks(tmp_path, capsys, monkeypatch, 
         assert ("byzfl" in row["ms"]) == ("b" in FUNCTIONS[row["name"]] and with_torch)
 
 
+@pytest.mark.slow
 def test_scale_fits_an_exponent_and_draws(tmp_path, capsys, monkeypatch):
     scale = load("scale", monkeypatch)
     monkeypatch.setattr(scale, "SWEEPS", {"workers": [(10, 2, 3), (20, 2, 3)]})
@@ -152,6 +153,7 @@ def test_a_folder_that_cannot_be_is_refused_before_measuring(name, out, capsys, 
     assert "--out" in said.err
 
 
+@pytest.mark.slow
 def test_gpu_adds_a_column(tmp_path, capsys, monkeypatch, xp):
     options = ["--gpu", "--tasks", "spambase", "--rounds", "1", "--threads", "1", "--out", str(tmp_path)]
     assert load("rounds", monkeypatch).main(options) == 0

@@ -9,10 +9,11 @@ import strict_device
 from numpy.testing import assert_array_equal
 
 from data_loaders.partition import PARTITIONS
-from refimpl import algorithm, arrays, models, released, train
+from refimpl import algorithm, arrays, models, train
 from refimpl.aggregate import RULES
 from refimpl.attacks import ATTACKS
 from refimpl.experiments import cli, grid, tasks
+from refimpl.fast import released
 
 CONFIG = tasks.Config(
     task="spambase", rule="adaptive", attack="arbitrary", seed=0, graph="regular:4",
