@@ -19,6 +19,7 @@ from refimpl import aggregate, algorithm, arrays, attacks, draws, graphs, layers
 from refimpl.aggregate import RULES
 from refimpl.experiments import cli, grid, tasks
 from refimpl.fast import engine, networks, rules
+from refimpl.fast import released as fast_released
 from refimpl.fast.conv_pool import conv_pool
 
 dtypes = pytest.mark.parametrize("dtype", ["float64", "float32"])
@@ -190,10 +191,12 @@ def test_optimizers(name, dtype, xp):
     assert_same(xp, three_steps, W, G, np.zeros((slots, 3, 8), dtype))
 
 
+DIFFERENCES = ["smoothed-risk", "previous-message", "idle-attackers", "lower-median", "unsquared-krum"]
 ENGINES = {
     "plain": train.plain,
     "fast": engine.engine,
-    "released": functools.partial(released.engine, on=["smoothed-risk", "previous-message", "idle-attackers"]),
+    "released": functools.partial(released.engine, on=DIFFERENCES),
+    "fast released": functools.partial(fast_released.engine, on=DIFFERENCES),
 }
 OPTIONS = {
     "as it is": {},
