@@ -10,6 +10,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from problems import GRAPHS, MODEL, after, held_out, initial, local_data, padded, run, sends, setting
 
 from refimpl import aggregate, attacks, draws, graphs, released, train
+from refimpl.fast import released as fast_released
 
 # --- Runs ---------------------------------------------------------------------------------------------------
 
@@ -210,10 +211,11 @@ def places(s, epochs, engine):
 
 
 @pytest.mark.parametrize("attack", ["arbitrary", "alie"])
-@pytest.mark.parametrize("name", ["plain", "fast", "released"])
+@pytest.mark.parametrize("name", ["plain", "fast", "released", "fast released"])
 def test_a_run_goes_on_from_any_round_to_the_same_bytes(name, attack):
     on = ["smoothed-risk", "previous-message", "idle-attackers"]
-    engine = {"plain": train.plain, "fast": train.fast, "released": lambda s: released.engine(s, on)}[name]
+    engines = {"plain": train.plain, "fast": train.fast, "released": lambda s: released.engine(s, on)}
+    engine = (engines | {"fast released": lambda s: fast_released.engine(s, on)})[name]
     result, found, args = places(setting(attack=attack, optimizer="adam"), 4, engine)
     assert len(found) == 4 * 2 - 1
     for progress in found:
