@@ -57,8 +57,12 @@ class Board:
             path_of(path).unlink(missing_ok=True)  # of a command that was stopped
 
     def finish(self, name: str) -> None:
-        """By the name of the run's file without its fingerprint: adaptive_alie_seed0."""
-        self.finished |= {path for path in self.work if name_of(path) == name}
+        """By the name of the run's file without its fingerprint: adaptive_alie_seed0.
+
+        Of several that differ in another option, one whose file is there.
+        """
+        left = [path for path in self.work if name_of(path) == name and path not in self.finished]
+        self.finished |= set(sorted(left, key=lambda path: not path.exists())[:1])
 
     def running(self) -> dict[Path, dict[str, Any]]:
         """What the runs under way have written, by the file of their result."""
