@@ -212,3 +212,13 @@ def test_a_dry_run_prints_the_grid_and_writes_nothing(tmp_path, capsys):
     assert lines[0].startswith("adaptive        arbitrary: 2 to run, ")
     assert lines[-1].startswith("4 of 4 runs to do, about ")
     assert not out.exists()
+
+
+def test_of_runs_with_the_same_name_one_is_finished_at_a_time(tmp_path):
+    paths = [tmp_path / f"adaptive_alie_seed0_{digits}.json" for digits in ("aaaaaaaa", "bbbbbbbb")]
+    board = progress.Board(dict.fromkeys(paths, 1.0))
+    paths[1].touch()
+    board.finish("adaptive_alie_seed0")
+    assert board.finished == {paths[1]}
+    board.finish("adaptive_alie_seed0")
+    assert board.finished == set(paths)
