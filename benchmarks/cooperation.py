@@ -23,6 +23,7 @@ from refimpl.algorithm import Setting
 from refimpl.experiments.compare import interval
 from refimpl.experiments.figures import TEXT, label_of, marker_of, save, style_of
 from refimpl.experiments.files import write
+from refimpl.experiments.options import whole_number
 from refimpl.experiments.summary import csv_text
 from refimpl.experiments.tasks import HeldOut, padded, standardise
 
@@ -48,9 +49,9 @@ def shares(skew: float) -> np.ndarray:
 def local_data(
     data: Dataset, rows: int, skew: float, rng: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray, HeldOut]:
-    """Rows dealt without repetition; of the fifth that is kept for tests, each worker's own may overlap."""
+    """Rows dealt without repetition; of the tenth that is kept for tests, each worker's own may overlap."""
     order = rng.permutation(len(data.y))
-    test, rest = np.split(order, [len(order) // 5])
+    test, rest = np.split(order, [len(order) // 10])
     pools = [rest[data.y[rest] == label].tolist() for label in (0, 1)]
     parts, own = [], np.zeros((WORKERS, len(test)), dtype=bool)
     for k, share in enumerate(shares(skew)):
@@ -142,7 +143,7 @@ def draw(rows: list[Row], path: Path) -> None:
 def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--show", action="store_true", help="only the table and the picture, from the CSV")
-    parser.add_argument("--repeats", type=int, default=10, help="seeds (10)")
+    parser.add_argument("--repeats", type=whole_number(1), default=10, help="seeds (10)")
     parser.add_argument("--jobs", type=int, default=joblib.cpu_count(), help="runs at a time (one per core)")
     options = parser.parse_args(argv)
     if not options.show:

@@ -72,8 +72,8 @@ def sgp(s: Setting, state: State, batch: Array, signals: Array | None = None) ->
 
     x_k <- x_k - mu g_k(z_k); x_k <- sum_l p_kl x_l, u_k <- sum_l p_kl u_l; z_k = x_k / u_k. The columns of p
     sum to 1. `State.W` holds the de-biased z, which is what is reported; the system's two slots of the memory
-    hold x, and u repeated d times. Sent are x and u; the attack is on x, the attackers' u stays 1. Their
-    momentum, which the paper does not have, is left out.
+    hold x, and u repeated d times. Sent are x and u; the attack is on x, the attackers' u stays 1. The
+    momentum of their code is left out.
     """
     xp = module_of(state.W)
     state = begin(s, state, state.W, xp.ones_like(state.W))
@@ -103,7 +103,8 @@ def choco(
     q_k = Q(x_k' - h_k); h_k' = h_k + q_k. Order "step-then-mix", decentralizepy and, from memory, Algorithm 2
     of the paper: q_k = Q(y_k - h_k); h_k' = h_k + q_k; x_k' = y_k + gamma sum_l w_kl (h_l' - h_k'). With Q the
     identity, gamma = 1 and copies that start as the models they are the two orders of D-PSGD. Taken: the
-    authors' code, its 1 % and 0.04.
+    order, 1 % and 0.04 of the authors' code for convex problems; the copies of their deep code, as the convex
+    one's need equal initial models.
 
     Q keeps the `share` of largest entries; 1 is the identity. h is the system's slot of the memory, one copy
     for all, as everyone hears the same; it starts at "zero" (deep code) or as the "models" (convex code). Sent

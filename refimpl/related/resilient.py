@@ -47,7 +47,8 @@ def bridge(
     included, K Krum, own model included, B `rules.bridge_b`. Krum is that of Blanchard et al. 2017; the
     authors' code sums plain distances, that to itself too, and screens weights and biases apart. The gradient
     is taken at the own model: the paper (from memory, unverified) and another group's code; the authors' code
-    takes it at="mixed". Theirs is the gradient of all local data; here, as everywhere, that of the batch.
+    takes it at="mixed". Theirs is the gradient of all local data; here, as everywhere, that of the batch. K
+    asks for 2f + 3 models, one's own among them, as their code does; the paper, for so many neighbours.
     """
     return mix_and_step(s, state, batch, signals, SCREENS[screen](), at=at)
 
@@ -92,8 +93,9 @@ def mozi(
     """x_k' = alpha x_k + (1 - alpha) mean of accepted x_l - mu g_k(x_k): MOZI, UBAR (Guo et al. 2021).
 
     See `rules.mozi`. As four independent codes have it; the authors' was not found. `share` is rho, the share
-    of the neighbours that goes to the second stage, rounded down but at least one; None takes as many as are
-    not attackers. The sample that decides is the round's batch, which the gradient is taken on too.
+    of the neighbours that goes to the second stage, rounded down but at least one; None takes |N_k| - f, f
+    being all attackers, wherever they are. The sample that decides is the round's batch, which the gradient is
+    taken on too.
     """
 
     def accept(h: Heard) -> Array:
@@ -170,8 +172,8 @@ def learn(
     own, as in the paper (from memory, unverified; so is the name ICwTM). R is `aggregate.trimmed_mean`, f off
     each side, or `rules.minimum_diameter_average`; the own value is one like any other. Sent are gradients, all
     G, models; each is attacked. They start from equal models; here from what they are given. Their bounds
-    (abstracts): n >= 3f + 1 for the trimmed mean with reliable broadcast, n >= 6f + 1 for MDA; refused is what
-    leaves nothing to average.
+    (abstracts): n >= 3f + 1 for the trimmed mean with reliable broadcast, n >= 6f + 1 for MDA; refused is
+    n < 3f + 1, and MDA over too many subsets.
     """
     rule, f, exchanges = AGREEMENTS[agreement], len(s.attackers), 1
     if iterated:

@@ -118,6 +118,14 @@ def require_mda(n: int, f: int) -> None:
         )
 
 
+def require_learn(name: str, n: int, f: int) -> None:
+    """For `resilient.learn`, whose workers wait for n - f messages and drop f of them on each side."""
+    if n < 3 * f + 1:
+        raise ValueError(f"{name} needs n >= 3f + 1 models, got n={n}, f={f}")
+    if name == "mda":
+        require_mda(n - f, f)
+
+
 # --- Rules that know which model is their own ---------------------------------------------------------------
 
 
@@ -126,8 +134,8 @@ def own_trimmed_mean(W: Array, own: int, f: int) -> Array:
     """The mean of one's own value and the neighbours' without their f lowest and f highest: (n, d) -> (d,).
 
     BRIDGE-T (Fang et al. 2022) and ByRDiE (Yang and Bajwa 2019): y_k = (w_k + sum of the |N_k| - 2f values
-    left) / (|N_k| - 2f + 1), N_k without k. From memory of both papers, unverified; so in the codes of Wu et
-    al. 2023 and two others. The authors' own code sorts the own value with the rest: `aggregate.trimmed_mean`.
+    left) / (|N_k| - 2f + 1), N_k without k. From memory of both papers, unverified; so in the code of Wu et al.
+    2023 and one other. The authors' own code sorts the own value with the rest: `aggregate.trimmed_mean`.
     NaN counts as +infinity.
     """
     others = ascending(W[module_of(W).asarray(np.delete(np.arange(len(W)), own))])

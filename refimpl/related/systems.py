@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from refimpl.aggregate import require_krum, require_trimmable
+from refimpl.aggregate import require_krum
 from refimpl.algorithm import Setting, State
 from refimpl.arrays import Array, quiet
 from refimpl.related import rules
@@ -218,19 +218,19 @@ SYSTEMS = {
         "LEARN (ICwTM)",
         f"{COUNT}, equal initial models",
         gradients_and_model,
-        lambda n, f: require_trimmable(n - f, f),
+        lambda n, f: rules.require_learn("icwtm", n, f),
         complete,
         fixed=True,
         options={"agreement": "icwtm"},
     ),
     "mda": System(
         learn,
-        "the same with the mean of the n - f nearest to each other",
+        "the same with the mean of the n - 2f nearest to each other, of n - f that come in time",
         "El-Mhamdi et al. 2021",
         "LEARN (MDA)",
         f"{COUNT}, equal initial models",
         gradients_and_model,
-        lambda n, f: rules.require_mda(n - f, f),
+        lambda n, f: rules.require_learn("mda", n, f),
         complete,
         fixed=True,
         options={"agreement": "mda"},
