@@ -6,7 +6,7 @@
 `+ NAME` is the paper's protocol with that difference alone, `- NAME` the released code's without it; both show
 how far the accuracy moves from the line above them that has none, or all. A star says that a paired t-test over
 the seeds, corrected by Holm for all numbers of its table, can tell the two apart at 5 %. A dot is where the
-difference changes nothing by its definition. Options are those of the task's example.
+difference changes nothing by its definition. Other options are those of the task's example.
 """
 
 import sys
@@ -20,6 +20,7 @@ from refimpl.attacks import ATTACKS
 from refimpl.experiments import cli, runs
 from refimpl.experiments.compare import LEVEL, holm, paired_p
 from refimpl.experiments.options import parse
+from refimpl.experiments.progress import several
 from refimpl.experiments.summary import Results, present
 from refimpl.experiments.tasks import TASKS, Config
 from refimpl.released import DIFFERENCES, of_task
@@ -38,12 +39,14 @@ def variants(task: str) -> dict[str, list[str]]:
 
 
 def concerns(line: str, rule: str, attack: str) -> bool:
-    """Whether the line may differ from the one that it starts from."""
+    """Whether to run the line: not where it changes nothing; median and krum only for what is about them."""
     name = line[2:]
     if name not in DIFFERENCES:
         return True
     difference = DIFFERENCES[name]
     if name in ABOUT_ATTACKERS and not ATTACKS[attack].lies:
+        return False
+    if line == "+ idle-attackers" and ATTACKS[attack].one_message:  # made of the honest models alone
         return False
     return (rule in difference.rules if rule != RULES[0] else not difference.rules) and (
         attack in difference.attacks or not difference.attacks
@@ -51,12 +54,16 @@ def concerns(line: str, rule: str, attack: str) -> bool:
 
 
 def configs(task: str, argv: list[str]) -> tuple[list[Config], Any]:
-    """All runs, and the options of the command line. Makes the folder for results."""
+    """All runs, and the options of the command line."""
     found: dict[Config, None] = {}
     for line, names in variants(task).items():
-        parser, args = parse(task, ["--rules", *RULES, *argv, *(["--released", *names] if names else [])])
+        given = ["--out", "results/ablation", "--rules", *RULES, *argv]
+        parser, args = parse(task, [*given, *(["--released", *names] if names else [])])
         found |= {c: None for c in cli.configs(args.task, args) if concerns(line, c.rule, c.attack)}
-    parser.need_folder(args.out)
+    if args.cluster or args.gpu:
+        parser.error("--cluster and --gpu are not for this script")
+    if not args.dry_run:
+        parser.need_folder(args.out)
     return list(found), args
 
 
@@ -107,11 +114,22 @@ def cell(line: str, number: tuple[float, bool] | None) -> str:
     return f"{text:>10}{'*' if certain else ' '}"
 
 
+def check(results: Results) -> None:
+    """Raises ValueError if runs differ in what is none of the differences."""
+    for name in ("workers", "attackers", "epochs", "graph"):
+        if len(found := {str(run["config"][name]) for run in results}) > 1:
+            raise ValueError(f"needs runs with the same {name}, got {', '.join(sorted(found))}")
+
+
 def main(argv: list[str] | None = None) -> int:
-    what, *options = sys.argv[1:] if argv is None else argv or ["--help"]
+    what, *options = (sys.argv[1:] if argv is None else argv) or ["--help"]
     if what in TASKS:
         todo, args = configs(what, options)
-        results = cli.run_grid(todo, args.out, args.jobs or joblib.cpu_count(), args.data_dir, args.threads)
+        how = args.out, args.jobs or joblib.cpu_count(), args.data_dir, args.threads
+        if args.dry_run:
+            cli.plan(todo, *how)
+            return 0
+        results = cli.run_grid(todo, *how)
     elif Path(what).exists() and not options:
         results = runs.read(Path(what))
     else:
@@ -119,16 +137,13 @@ def main(argv: list[str] | None = None) -> int:
         return 2
     for task in present(results, "task", TASKS):
         some = [run for run in results if run["config"]["task"] == task]
-        print(f"{runs.described(some, some).partition(', risk')[0]}, {seeds_of(some)}\n")
+        check(some)
+        seeds = len({run["config"]["seed"] for run in some})
+        print(f"{runs.described(some, some[:1])}, {several(seeds, 'seed')}\n")
         for rule in [rule for rule in RULES if any(run["config"]["rule"] == rule for run in some)]:
             for measure in ("worst_own", "worst_whole"):
                 print(f"{table(some, rule, measure)}\n")
     return 0
-
-
-def seeds_of(results: Results) -> str:
-    count = len({run["config"]["seed"] for run in results})
-    return f"{count} seed{'s' if count > 1 else ''}"
 
 
 if __name__ == "__main__":

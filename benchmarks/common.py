@@ -130,7 +130,7 @@ class Table:
 
     def into_page(self, name: str) -> None:
         """Puts them between <!-- name --> and <!-- end of name -->."""
-        block = "\n".join(f"    {text}".rstrip() for text in "\n".join(self.lines).strip().splitlines())
+        block = "\n".join(f"    {text}".rstrip() for text in "\n".join(self.lines).strip("\n").splitlines())
         before, start, rest = PAGE.read_text().partition(f"<!-- {name} -->\n")
         _, end, after = rest.partition(f"<!-- end of {name} -->")
         if not start or not end:

@@ -209,7 +209,9 @@ DIFFERENCES = {
     "previous-message": Difference(
         "an attacker is scored by its network, which its last message has overwritten"
     ),
-    "idle-attackers": Difference("attackers do not train", ("spambase", "mnist", "digits")),
+    "idle-attackers": Difference(
+        "attackers do not train: their network is their last message", ("spambase", "mnist", "digits")
+    ),
     "tensor-signals": Difference(
         "arbitrary: one number in (0, 0.5) per tensor",
         ("spambase",),

@@ -1,5 +1,6 @@
 """benchmarks/ablation.py and benchmarks/cooperation.py: which runs they make, and what they say of them."""
 
+import shutil
 import sys
 from pathlib import Path
 
@@ -119,3 +120,39 @@ def test_the_kept_numbers_make_the_table():
     assert " ".join(first.split()) == "rows 20 0.96 0.50 0.91 0.50 0.91 0.50 +0.050 ±0.000"
     assert len(first) <= 80
     assert len(head) <= 80
+
+
+@pytest.mark.slow
+def test_runs_of_a_folder_become_tables_and_a_mixture_is_refused(tmp_path, capsys):
+    options = [
+        "--attacks",
+        "none",
+        "--epochs",
+        "1",
+        "--batch-size",
+        "500",
+        "--seeds",
+        "0",
+        "--jobs",
+        "1",
+        "--out",
+    ]
+    assert ablation.main(["spambase", *options, str(tmp_path / "runs")]) == 0
+    said = capsys.readouterr().out
+    assert said.startswith("task spambase, workers 10, attackers 3, epochs 1, 1 seed\n\nadaptive, worst_own")
+    assert "- lower-median" in said
+    assert ablation.main([str(tmp_path / "runs")]) == 0
+    assert capsys.readouterr().out == said
+    more = [*options[:3], "2", *options[4:]]
+    ablation.main(["spambase", *more, str(tmp_path / "more")])
+    for path in (tmp_path / "more").glob("*.json"):
+        shutil.copy(path, tmp_path / "runs")
+    with pytest.raises(ValueError, match="needs runs with the same epochs, got 1, 2"):
+        ablation.main([str(tmp_path / "runs")])
+
+
+def test_a_dry_run_runs_nothing(tmp_path, capsys):
+    options = f"--attacks none --epochs 1 --dry-run --out {tmp_path / 'none'}".split()
+    assert ablation.main(["spambase", *options]) == 0
+    assert "runs to do" in capsys.readouterr().out
+    assert not (tmp_path / "none").exists()

@@ -1,5 +1,6 @@
 """`fast.released` computes what `released.round_` does."""
 
+import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 from problems import GRAPHS, after, setting
@@ -47,8 +48,11 @@ def test_one_difference_at_a_time(name, attack):
 
 
 def test_a_message_that_is_not_finite():
-    s = setting(attackers=[1, 4], attack="sign-flip", step_size=1e200)
+    s = setting(attackers=[1, 4], attack="sign-flip", step_size=lambda k, t: 1e200 if k in (1, 4) else 0.3)
     assert_same(s, ["smoothed-risk", "previous-message"], 6)
+    made = after(s, 6, engine=engines(["smoothed-risk", "previous-message"])[1])
+    assert np.isfinite(made.state.W[s.normal]).all()
+    assert not np.isfinite(made.state.W[s.attackers]).all()
 
 
 def test_a_rule_of_ones_own(monkeypatch):

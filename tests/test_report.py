@@ -1,6 +1,7 @@
 import csv
 import io
 import math
+import shutil
 
 import pytest
 
@@ -208,6 +209,39 @@ def test_an_empty_folder_and_a_missing_one_are_one_line(tmp_path, capsys):
             report.main([str(path)])
         assert caught.value.code == 2
         assert capsys.readouterr().err.endswith("needs results of runs, and has none\n")
+
+
+def said_of(path, capsys):
+    with pytest.raises(SystemExit) as caught:
+        report.main([str(path)])
+    assert caught.value.code == 2
+    return capsys.readouterr().err
+
+
+def test_of_several_versions_of_the_code_todays_run_counts(folder, tmp_path, capsys):
+    results = runs.read(folder)
+    older = [run | {"versions": run["versions"] | {"code": "0" * 16}} for run in results]
+    assert runs.each_once(older + results, folder) == results
+    assert runs.each_once(older, folder) == older
+    with pytest.raises(ValueError, match="one run of each configuration, got 2 of adaptive, alie, seed 0"):
+        runs.each_once(older + older, folder)
+    with pytest.raises(ValueError, match="one run of each configuration, got 2"):
+        runs.each_once(results + results, folder)
+
+
+def test_a_file_that_holds_no_runs_is_named(folder, tmp_path, capsys):
+    shutil.copy(folder / "table.csv", tmp_path)
+    assert "table.csv needs runs as --format runs writes them, and lacks" in said_of(
+        tmp_path / "table.csv", capsys
+    )
+    (tmp_path / "broken.json").write_text("{")
+    assert "broken.json needs to be JSON" in said_of(tmp_path, capsys)
+
+
+def test_a_rule_that_is_not_in_the_package_is_not_left_out_in_silence(folder, tmp_path, capsys):
+    path = next(folder.glob("krum*.json"))
+    (tmp_path / "own.json").write_text(path.read_text().replace('"krum"', '"own"'))
+    assert "needs runs of the package's own rules, got own" in said_of(tmp_path, capsys)
 
 
 # --- The figure ---------------------------------------------------------------------------------------------

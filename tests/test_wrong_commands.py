@@ -128,6 +128,11 @@ SPAMBASE = {
     "--figure: invalid choice: '1'": ["--figure 1"],
     "--repeats: needs a whole number, 1 or more, got 0": ["--repeats 0"],
     # Options that do not go together, or not with the data
+    "--protocol released has all differences": ["--protocol released --released adam"],
+    "system sgp knows no smoothed-risk": [
+        "--rules sgp --released smoothed-risk",
+        "--rules sgp --released smoothed-risk adam",
+    ],
     "one worker must be normal, got 10 attackers of 10 workers": ["--attackers 10", "--attackers 10 --plain"],
     "one worker must be normal, got 3 attackers of 2 workers": ["--workers 2"],
     "one worker must be normal, got 1000000000 attackers of 10": [f"{SOME} --attackers 1000000000"],

@@ -137,13 +137,14 @@ def plan(runs: list[Config], out: Path, jobs: int, data_dir: str | None, threads
 def estimates(todo: list[Config], data_dir: str | None, threads: int) -> dict[Config, float]:
     """Seconds of each run, from one timed run of each kind.
 
-    Rules that score models cost much more than others, and without attackers more workers score. Each system is
-    a kind of its own.
+    Rules that score models cost much more than others, on all local data most, and without attackers more
+    workers score. Each system is a kind of its own.
     """
-    kinds: dict[tuple[Any, bool], list[Config]] = {}
+    kinds: dict[tuple[Any, ...], list[Config]] = {}
     for config in todo:
         rule = RULES[config.rule].scores if config.rule in RULES else config.rule
-        kinds.setdefault((rule, ATTACKS[config.attack].lies), []).append(config)
+        kind = (rule, config.risk, config.optimizer, ATTACKS[config.attack].lies)
+        kinds.setdefault(kind, []).append(config)
     timed = {kind: grid.seconds(some[0], data_dir, threads) for kind, some in kinds.items()}
     return {config: timed[kind] for kind, some in kinds.items() for config in some}
 

@@ -174,6 +174,8 @@ def parse(task: str, argv: list[str] | None) -> tuple[Parser, argparse.Namespace
     first = p.parse_args(argv)
     if getattr(first, "dataset", task) != task:
         return parse(first.dataset, argv)
+    if first.protocol == "released" and first.released:
+        p.error("--protocol released has all differences, and --released names some: needs one of the two")
     p.set_defaults(task=task, **presets(task, first))
     return p, p.parse_args(argv)
 

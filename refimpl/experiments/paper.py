@@ -49,7 +49,7 @@ def presets(task: str, args: argparse.Namespace) -> dict[str, Any]:
     """The defaults that --figure, --protocol, --released and --repeats stand for; what is typed counts more."""
     defaults = dict(FIGURES[task][args.figure].options) if args.figure else {}
     names = args.released
-    if args.protocol == "released" and not names:
+    if args.protocol == "released":
         names = defaults["released"] = released.of_task(task)
     for difference in released.chosen(names):
         defaults |= difference.options

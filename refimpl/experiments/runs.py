@@ -10,8 +10,12 @@ import json
 from pathlib import Path
 from typing import Any
 
+from refimpl.aggregate import RULES
+from refimpl.attacks import ATTACKS
+from refimpl.experiments.fingerprint import code_of_rule
 from refimpl.experiments.summary import Results, Row, csv_text
 from refimpl.experiments.tasks import Config
+from refimpl.related import SYSTEMS
 
 NUMBERS = ("worst_own", "mean_own", "worst_whole", "mean_whole", "highest_loss", "mean_loss", "not_finite")
 LISTENING = ("attacker_weight", "passing")
@@ -24,13 +28,41 @@ def read(path: Path) -> Results:
     found = read_csv(path) if path.is_file() else read_folder(path)
     if not found:
         raise ValueError(f"{path} needs results of runs, and has none")
-    return found
+    for key, table in (("rule", RULES | SYSTEMS), ("attack", ATTACKS)):
+        if strange := {run["config"][key] for run in found} - set(table):
+            raise ValueError(f"{path} needs runs of the package's own {key}s, got {', '.join(sorted(strange))}")
+    return each_once(found, path)
 
 
 def read_folder(folder: Path) -> Results:
     """Every JSON file with a run in it; others are left alone."""
-    contents = [json.loads(path.read_text()) for path in sorted(folder.glob("*.json"))]
+    contents = []
+    for path in sorted(folder.glob("*.json")):
+        try:
+            contents.append(json.loads(path.read_text()))
+        except ValueError as error:
+            raise ValueError(f"{path} needs to be JSON, got {error}") from None
     return [c for c in contents if isinstance(c, dict) and {"config", "history"} <= set(c)]
+
+
+def each_once(results: Results, path: Path) -> Results:
+    """Of runs with the same configuration, of which several versions of the code may have left one, today's.
+
+    Raises ValueError where none is, or several are.
+    """
+    same: dict[str, Results] = {}
+    for run in results:
+        key = json.dumps([run["config"].get(name) for name in (*APART, "rule", "attack", "seed")])
+        same.setdefault(key, []).append(run)
+    chosen = []
+    for some in same.values():
+        now = [r for r in some if len(some) == 1 or r["versions"]["code"] == code_of_rule(r["config"]["rule"])]
+        if len(now) != 1:
+            c = some[0]["config"]
+            which = f"{c['rule']}, {c['attack']}, seed {c['seed']}"
+            raise ValueError(f"{path} needs one run of each configuration, got {len(some)} of {which}")
+        chosen += now
+    return chosen
 
 
 def as_csv(results: Results) -> str:
@@ -50,7 +82,11 @@ def as_row(run: dict[str, Any]) -> Row:
 def read_csv(path: Path) -> Results:
     """The runs again, each with a history of one epoch."""
     with path.open(newline="") as file:
-        return [from_row(row) for row in csv.DictReader(file)]
+        rows = csv.DictReader(file)
+        if missing := {"rule", "attack", "seed", "epochs", *NUMBERS, "code"} - set(rows.fieldnames or ()):
+            lacks = ", ".join(sorted(missing))
+            raise ValueError(f"{path} needs runs as --format runs writes them, and lacks {lacks}")
+        return [from_row(row) for row in rows]
 
 
 def from_row(row: dict[str, str]) -> dict[str, Any]:
@@ -62,7 +98,7 @@ def from_row(row: dict[str, str]) -> dict[str, Any]:
 
 
 def groups(results: Results) -> list[Results]:
-    """Runs that differ in rule, attack and seed only, together."""
+    """Runs that differ in rule, attack and seed only, or in what computed them, together."""
     found: dict[str, Results] = {}
     for run in results:
         key = json.dumps([run["config"].get(name) for name in APART])

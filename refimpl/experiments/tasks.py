@@ -209,6 +209,8 @@ def schedule_of(c: Config, s: Setting) -> related.Schedule | None:
 def check_related(c: Config, s: Setting) -> None:
     """Raises ValueError, naming the worker, if the run is one of a system that cannot work in some round."""
     schedule = schedule_of(c, s)
+    if c.rule not in RULES and (on := released.in_the_round(c.released)):
+        raise ValueError(f"system {c.rule} knows no {', '.join(on)}: needs a rule of the paper")
     if c.rule not in RULES:
         related.check(c.rule, s, schedule, rounds_of(c, s))
     elif schedule:

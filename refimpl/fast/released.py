@@ -1,7 +1,7 @@
 """A round of the released code for all workers at once. Plain: `released.round_`; test: test_fast_released.py.
 
-Local steps and risks are the engine's. Every attacker's message is scored by itself: it may be scored by
-another one than it sends.
+Local steps and risks are the engine's. Attackers' messages are scored one by one: an attacker may be scored by
+another model than it sends.
 """
 
 from collections.abc import Callable, Collection
@@ -53,7 +53,6 @@ def round_(
     L, C = xp.full_like(before, xp.nan), xp.zeros_like(before)
     for group in p.groups:
         M = sent[None] if group.heard is None else sent[group.heard]  # (u, n, d)
-        finite = all_finite(M)
         if not RULES[s.rule].scores:
             W[group.receivers] = same_for_all(s, p, M, on)[:, None]
             continue
@@ -63,7 +62,7 @@ def round_(
             r = released.smooth(before[k, l], r, released.SHARE)
         L[k, l] = r
         C[k, l] = c = p.twin.weights(r, group.own)  # type: ignore[union-attr, misc]
-        combine_into(c, M, finite, W, group.receivers, group.only)
+        combine_into(c, M, all_finite(M), W, group.receivers, group.only)
     released.overwrite(s, W, sent, on)
     return Result(Averaging(W, memory, t, L), C if RULES[s.rule].weighs else None)
 
@@ -77,6 +76,6 @@ def risks_of_scored(p: Plan, group: Group, scored: Array, X: Array, y: Array) ->
 def same_for_all(s: Setting, p: Plan, M: Array, on: Collection[str]) -> Array:
     """What a rule that looks at no risks makes of each neighbourhood's models, (u, n, d) -> (u, d)."""
     compute, f = released.rule_of(s.rule, on), len(s.attackers)
-    if compute is RULES[s.rule].compute and p.twin:
-        return p.twin.models(M, f)  # type: ignore[misc]
+    if compute is RULES[s.rule].compute:
+        return p.twin.models(M, f)  # type: ignore[union-attr, misc]
     return module_of(M).stack([compute(m, None, 0, f) for m in M])
