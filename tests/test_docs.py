@@ -93,5 +93,5 @@ def test_tables_of_runs_are_what_the_command_prints(capsys, monkeypatch):
     assert found
     for command, argument, table in found:
         assert printed_by(command, argument, monkeypatch) == 0
-        printed = [line.rstrip() for line in capsys.readouterr().out.strip().splitlines()]
+        printed = [line.rstrip() for line in capsys.readouterr().out.strip("\n").splitlines()]
         assert [line[4:] for line in table.strip("\n").splitlines()] == printed
