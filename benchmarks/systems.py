@@ -124,14 +124,15 @@ def cell(rows: list[Row], rule: str, attack: str) -> str:
 
 
 def winners(rows: list[Row], measure: str) -> str:
-    """Who is best under each attack, and everyone within 0.005 of it."""
+    """Who is best under each attack, and everyone within 0.005 of it; of more than six, how many."""
     said = []
     for attack in present(rows, "attack", ATTACKS):
         scores = {rule: mean(rows, rule, attack, measure) for rule in present(rows, "rule", RULES | SYSTEMS)}
         known = {rule: score for rule, score in scores.items() if score is not None}
         best = max(known.values())
-        names = ", ".join(f"`{rule}`" for rule, score in known.items() if score >= best - 0.005)
-        said.append(f"{attack} {names} ({best:.2f})")
+        names = [f"`{rule}`" for rule, score in known.items() if score >= best - 0.005]
+        who = ", ".join(names) if len(names) <= 6 else f"{len(names)} of {len(known)}"
+        said.append(f"{attack} {who} ({best:.2f})")
     return "; ".join(said)
 
 
