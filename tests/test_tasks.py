@@ -116,7 +116,7 @@ def test_a_shared_row_is_no_test_row(monkeypatch):
     """A row that one worker tests on, another would train on."""
     data = Dataset(np.zeros((100, 57)), np.arange(100) % 10)
     monkeypatch.setitem(tasks.TASKS, "spambase", tasks.TASKS["spambase"]._replace(load=lambda _: data))
-    with pytest.raises(ValueError, match="deals a row to several workers and needs data with a test set"):
+    with pytest.raises(ValueError, match="deals a row to several workers needs a test set of its own"):
         tasks.build(config(partition="label-pairs"))
 
 

@@ -209,9 +209,9 @@ def schedule_of(c: Config, s: Setting) -> related.Schedule | None:
 def check_related(c: Config, s: Setting) -> None:
     """Raises ValueError, naming the worker, if the run is one of a system that cannot work in some round."""
     schedule = schedule_of(c, s)
-    if c.rule not in RULES and (on := released.in_the_round(c.released)):
-        raise ValueError(f"system {c.rule} knows no {', '.join(on)}: needs a rule of the paper")
     if c.rule not in RULES:
+        if on := released.in_the_round(c.released):
+            raise ValueError(f"system {c.rule} knows no {', '.join(on)}: needs a rule of the paper")
         related.check(c.rule, s, schedule, rounds_of(c, s))
     elif schedule:
         raise ValueError(f"rule {c.rule} needs a graph that stays the same, got {c.graph_schedule}: see --list")
@@ -244,9 +244,7 @@ def build_data(
     if data.X_test is not None and data.y_test is not None:
         test = HeldOut(data.X_test, data.y_test, own_labels(data.y_test, data.y, parts))
     elif partition.shares:
-        raise ValueError(
-            "the partition deals a row to several workers and needs data with a test set of its own"
-        )
+        raise ValueError("a partition that deals a row to several workers needs a test set of its own")
     else:
         parts, test_parts = split(parts, test_share, rng)
         test = own_rows(data, test_parts)

@@ -121,7 +121,7 @@ def require_mda(n: int, f: int) -> None:
 def require_learn(name: str, n: int, f: int) -> None:
     """For `resilient.learn`, whose workers wait for n - f messages and drop f of them on each side."""
     if n < 3 * f + 1:
-        raise ValueError(f"{name} needs n >= 3f + 1 models, got n={n}, f={f}")
+        raise ValueError(f"{name} needs n >= 2f + 1 models in time, of {n} in all: got n={n - f}, f={f}")
     if name == "mda":
         require_mda(n - f, f)
 
