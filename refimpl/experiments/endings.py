@@ -92,7 +92,8 @@ def sigterm_like_ctrl_c() -> Iterator[None]:
 def end_with_parent() -> None:
     """Ends a worker process at most about a second after its parent, which may have been killed without a word.
 
-    Does nothing in a process that a user has started.
+    Ctrl-C is left to the parent, which stops its workers: they could only print where they happened to be. Does
+    nothing in a process that a user has started.
     """
     parent = multiprocessing.parent_process()
 
@@ -102,4 +103,6 @@ def end_with_parent() -> None:
         os._exit(1)
 
     if parent:
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGINT, signal.SIG_IGN)
         threading.Thread(target=watch, args=[parent.pid], daemon=True).start()
