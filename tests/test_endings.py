@@ -11,6 +11,7 @@ import sys
 import threading
 from pathlib import Path
 
+import joblib
 import pytest
 
 from refimpl import experiments
@@ -166,6 +167,17 @@ def test_a_worker_process_notices_that_its_parent_is_gone():
     """Its end of the pipe closes when it ends, which `run` waits for."""
     done = subprocess.run([sys.executable, "-c", ORPHAN], capture_output=True, timeout=30)
     assert done.returncode == -signal.SIGKILL
+
+
+def ignores_ctrl_c():
+    endings.end_with_parent()
+    return signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+
+
+def test_ctrl_c_is_left_to_the_command():
+    """A worker process could only print a traceback of where it happened to be."""
+    assert joblib.Parallel(2)(joblib.delayed(ignores_ctrl_c)() for _ in range(2)) == [True, True]
+    assert signal.getsignal(signal.SIGINT) is not signal.SIG_IGN
 
 
 def test_a_process_that_a_user_has_started_outlives_its_parent(monkeypatch):

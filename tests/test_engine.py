@@ -478,6 +478,14 @@ def scored_rows(s):
     return found
 
 
+@pytest.mark.parametrize("floats", [0, 200, 400, 2**20])
+def test_every_workers_local_step_is_computed_once(floats):
+    s = setting(ROWS, GRAPHS["complete"], attackers=np.array([1, 4]))
+    with parts(floats=floats):
+        found = [chunk.workers for chunk in engine.plan(s).chunks]
+    assert sorted(np.concatenate(found).tolist()) == list(range(7))
+
+
 def test_receivers_of_one_neighbourhood_are_scored_without_padding():
     rows = [10, 100, *[10] * 6]
     assert sum(scored_rows(setting(rows, graphs.complete(8), attackers=np.array([], dtype=int)))) == sum(rows)

@@ -90,6 +90,20 @@ def test_the_isolators_make_the_mean_ones_own_model(published):
             assert_allclose(h.weights @ h.models, sent[k], rtol=1e-4, atol=1e-5)
 
 
+def test_of_two_values_in_the_middle_the_lower_one_is_ioss_median(published):
+    assert_allclose(published.lower_median(np.array([[4.0, 1], [1, 1], [3, 9], [2, 5]])), [2, 1])
+
+
+def test_ios_reports_the_mean_of_its_last_ten_records(published, monkeypatch):
+    said = iter([0.0, 100.0])  # at rounds 1 and 501
+    monkeypatch.setattr(published, "accuracy", lambda *_: next(said))
+    data = published.load(None, True)
+    assert published.ios_cell(data, "no communication", "none", "iid", 501, 0) == 50
+    monkeypatch.setattr(published, "accuracy", lambda *_: 1.0)
+    monkeypatch.setattr(published.np, "mean", len)
+    assert published.ios_cell(data, "no communication", "none", "iid", 5200, 0) == 10
+
+
 def test_an_unknown_table_is_one_line(published, capsys):
     with pytest.raises(SystemExit) as caught:
         published.main(["iso"])

@@ -68,7 +68,7 @@ def figure(results: Results, title: str, path: Path, shows: Sequence[str] = ("wo
         for i, spec in enumerate(centred(fig, len(panels), columns)):
             ax = fig.add_subplot(spec)
             panel(ax, results, *panels[i])
-            if len(epochs(results)) > 1 and i + columns >= len(panels):
+            if len(epochs(results)) > 1 and i // columns == rows - 1:
                 ax.set_xlabel("epoch")
             if len(shows) > 1:
                 ax.set_ylabel(SHOWN[panels[i][1]].partition(",")[0])

@@ -46,9 +46,9 @@ def read_folder(folder: Path) -> Results:
 
 
 def each_once(results: Results, path: Path) -> Results:
-    """Of runs with the same configuration, of which several versions of the code may have left one, today's.
+    """The runs; of several with the same configuration, left by different versions of the code, today's.
 
-    Raises ValueError where none is, or several are.
+    Raises ValueError if none of these is today's, or more than one.
     """
     same: dict[str, Results] = {}
     for run in results:

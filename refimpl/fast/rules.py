@@ -55,9 +55,8 @@ def combine_into(
                 else:
                     W[only, some] = weights[0] @ M[0][:, some]
 
-        each(
-            fill, boxes(M.shape[2:], 8 * COLUMNS)
-        )  # several to a thread, or they wait for the interpreter lock
+        # Several to a part: with fewer, threads would wait for the interpreter lock.
+        each(fill, boxes(M.shape[2:], 8 * COLUMNS))
 
 
 def adaptive_weights(risks: Array, own: Array) -> Array:
