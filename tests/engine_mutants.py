@@ -3,7 +3,7 @@
 import numpy as np
 
 from refimpl import models
-from refimpl.fast import conv_pool, distances, engine, networks, plan, released, rules
+from refimpl.fast import conv_pool, distances, engine, networks, plan, released, rules, scores
 
 
 def killer(module):
@@ -12,7 +12,7 @@ def killer(module):
 
 
 whole, many, near, pooled, twin = map(killer, ("engine", "networks", "distances", "conv_pool", "fast_rules"))
-theirs = killer("fast_released")
+theirs, staged = killer("fast_released"), killer("scores")
 
 
 def same(rule, attack="sign-flip"):
@@ -148,9 +148,9 @@ MUTANTS = [
     ("the last slice of rows dropped", E, "plan", in_groups(local=lambda g: g.local[:-1] or g.local),
      whole("neighbourhoods_run_out_of_rows_at_different_times", rows=[100, 10, 90, 80, 5])),
     ("every receiver in every slice", plan, "local_rows",
-     lambda f: lambda s, network, k, sizes: f(s, network, k, sizes * 0 + sizes.max()),
+     lambda f: lambda s, network, k, sizes, stages: f(s, network, k, sizes * 0 + sizes.max(), stages),
      whole("hardly_any_padding_is_scored"), whole("receivers_of_one_neighbourhood_are_scored_without_padding")),
-    ("a mean over padding too", E, "neighbour_risks", mean_with_padding, same("inverse-risk")),
+    ("a mean over padding too", scores, "neighbour_risks", mean_with_padding, same("inverse-risk")),
     ("risks on all data in place of the batch", E, "plan",
      lambda f: lambda s: f(s._replace(risk="local")), proof("inverse-risk"), proof("adaptive")),
     ("an infinite entry is trusted", E, "risks", as_if_finite,
@@ -166,6 +166,20 @@ MUTANTS = [
     ("nobody attacks", E, "attack", nobody_lies, same("average"), same("inverse-risk", "foe")),
     ("a rule is told of no attackers", E, "aggregated",
      lambda f: lambda p, *a: f(p._replace(attackers=p.attackers[:0]), *a), same("krum"), same("weighs")),
+    # --- Risks in stages
+    ("out with half of one's own loss", scores, "passing_risks",
+     lambda f: lambda network, M, stages, count, own: f(network, M, stages, count / 2, own),
+     staged("whoever_passes_has_its_risk_and_no_other_is_trusted")),
+    ("the last stage is not looked at", scores, "passing_risks",
+     lambda f: lambda network, M, stages, count, own: f(network, M, stages[:-1], count, own),
+     staged("whoever_passes_has_its_risk_and_no_other_is_trusted")),
+    ("the bound of the next receiver", scores, "passing_risks",
+     lambda f: lambda network, M, stages, count, own: f(network, M, stages, count, np.roll(own, 1)),
+     staged("whoever_passes_has_its_risk_and_no_other_is_trusted"),
+     staged("rounds_in_stages_are_the_specifications", model="mlp", risk="local", attack="foe")),
+    ("a sum goes to the next receiver", scores, "sums_of_losses",
+     lambda f: lambda *args: np.roll(f(*args), 1, axis=0),
+     staged("whoever_passes_has_its_risk_and_no_other_is_trusted")),
     # --- Rules
     ("combine lets 0 * NaN through", E, "combine_into", as_if_finite, same("adaptive", "each its own NaN")),
     ("the shortcut of combine for everything", R, "combine_into", as_if_finite,

@@ -13,9 +13,9 @@ import numpy as np
 
 from refimpl import aggregate, algorithm, attacks, layers, models, optim, released, train
 from refimpl.arrays import to_host
-from refimpl.fast import distances, engine, networks, rules
+from refimpl.fast import distances, engine, networks, plan, rules, scores
 
-MODULES = (algorithm, aggregate, attacks, layers, optim, released, train, engine, rules, distances)
+MODULES = (algorithm, aggregate, attacks, layers, optim, released, train, engine, scores, rules, distances)
 TABLES = {"compute": aggregate.RULES, "send": attacks.ATTACKS, "step": optim.OPTIMIZERS}
 METHODS = ("inputs", "logits", "losses", "risk", "gradient", "step", "predict")
 METHODS += ("logits_of_all", "losses_of_all", "prepared")
@@ -32,10 +32,10 @@ ON_THE_HOST = {"check", "combine_into", "between", "by_products", "different"}  
 MOVES = {
     algorithm.Setting: ("X", "y"),
     engine.Result: ("state",),
-    engine.Plan: (),
-    engine.Group: (),
-    engine.Chunk: (),
-    engine.Rows: (),
+    plan.Plan: (),
+    plan.Group: (),
+    plan.Chunk: (),
+    plan.Rows: (),
     models.Network: (),
     networks.Batched: (),
 }

@@ -14,7 +14,7 @@ from refimpl import aggregate, algorithm, draws, graphs, layers, models, optim, 
 from refimpl.aggregate import RULES, Rule
 from refimpl.arrays import module_of, quiet
 from refimpl.attacks import ATTACKS, Attack
-from refimpl.fast import conv_pool, distances, engine, networks, plan, rules
+from refimpl.fast import conv_pool, distances, engine, networks, plan, rules, scores
 from refimpl.fast.parts import each, threads
 from refimpl.layout import layout
 
@@ -519,7 +519,7 @@ def test_a_message_of_several_is_scored_once_and_counts_for_all(attack, name, at
     scored, own_messages = [], {"each": ATTACKS[attack]._replace(one_message=False)}
     with (
         mock.patch.dict(ATTACKS, own_messages),
-        spy(engine, "neighbour_risks", lambda network, M, *rest: scored.append(M.shape[1])),
+        spy(scores, "neighbour_risks", lambda network, M, *rest: scored.append(M.shape[1])),
     ):
         once, each = after(s, 2), after(s._replace(attack="each"), 2)
     assert_allclose(once.state.W, each.state.W, rtol=1e-12)

@@ -12,15 +12,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from refimpl import algorithm
 from refimpl.aggregate import RULES
 from refimpl.algorithm import Setting, State
 from refimpl.arrays import Array, module_of, quiet, to_host
 from refimpl.attacks import ATTACKS
-from refimpl.fast.networks import Batched
 from refimpl.fast.parts import FLOATS, boxes, each, gather, grain, keep_memory
-from refimpl.fast.plan import Chunk, Group, Plan, Rows, plan
+from refimpl.fast.plan import Chunk, Group, Plan, plan
 from refimpl.fast.rules import COORDINATEWISE, all_finite, combine_into
+from refimpl.fast.scores import risks
 from refimpl.optim import OPTIMIZERS, sgd
 
 COORDINATES = FLOATS // 64  # of an attack at a time: fewer would have threads wait for the interpreter lock
@@ -70,12 +69,13 @@ def round_(p: Plan, state: State, batch: Array, signals: Array | None = None) ->
     sent, W, memory = local_steps(p, state, X, y, t)
     attack(p, sent, W, signals)
     weights: list[Array | None] = [None] * len(p.groups)
+    to_filter = bool(p.twin and p.twin.filters)
 
     def aggregate(i: int) -> None:
         group = p.groups[i]
         M = sent[None] if group.heard is None else sent[group.heard]  # (u, n, d)
         finite = all_finite(M)
-        r = risks(p, group, M, X, y, finite) if RULES[s.rule].scores else None  # (u, m, n)
+        r = risks(p, group, M, X, y, finite, to_filter) if RULES[s.rule].scores else None  # (u, m, n)
         weights[i] = aggregated(p, group, M, r, finite, W)
 
     if p.twin and p.network:
@@ -149,44 +149,6 @@ def attack(p: Plan, sent: Array, W: Array, signals: Array | None) -> None:
         sent[p.lies, part[0]] = send(own, sent[p.honest, part[0]], drawn)
 
     each(fill, boxes((d,), COORDINATES * grain(xp) if send in COORDINATEWISE else d))
-
-
-def risks(p: Plan, group: Group, M: Array, X: Array, y: Array, finite: bool) -> Array:
-    """`algorithm.risk` of models M (u, n, d) for the m receivers of each neighbourhood: -> (u, m, n).
-
-    On their data, or on the round's batch X (N, B, ...), y (N, B).
-    """
-    xp, s, k = module_of(M), p.setting, group.receivers
-    if not p.network:
-        X, y = (s.X, s.y) if s.risk == "local" else (X, y)
-        every = [
-            algorithm.risk(s.model, w, X[j], y[j], s.l2) for i in range(len(k)) for j in k[i] for w in M[i]
-        ]
-        return xp.stack(every).reshape(*k.shape, -1)
-    u, m = k.shape
-    rows = group.local or [Rows(X[k].reshape(u, 1, -1, *X.shape[2:]), y[k].reshape(u, 1, -1), m)]
-    r = neighbour_risks(p.network, M, rows, group.count)
-    if s.l2:
-        r += s.l2 / 2 * (M * M).sum(axis=-1)[:, None]
-    return r if finite else xp.where(xp.isfinite(M).all(axis=-1)[:, None], r, xp.inf)
-
-
-def neighbour_risks(network: Batched, M: Array, rows: list[Rows], count: Array) -> Array:
-    """The mean loss of each model (u, n, d) on each receiver's rows, of which it has `count`: -> (u, m, n).
-
-    All receivers' rows are scored by one product per model instead of one each.
-    """
-    xp, (u, n, _) = module_of(M), M.shape
-    r = xp.zeros((u, count.shape[1], n), M.dtype)
-    for X, y, starts in rows:
-        losses = network.losses_of_all(M[: len(X)], X, y)  # (U, n, rows)
-        if isinstance(starts, int):
-            sums = losses.reshape(len(X), n, starts, -1).sum(axis=-1)
-        else:
-            sums = np.add.reduceat(losses, starts, axis=-1)
-        r[: len(X), : sums.shape[-1]] += sums.swapaxes(-1, -2)
-    r /= count
-    return r
 
 
 def aggregated(p: Plan, group: Group, M: Array, r: Array | None, finite: bool, W: Array) -> Array | None:

@@ -19,6 +19,9 @@ from refimpl.fast.rules import TWINS, Twin
 
 CHUNK = FLOATS // 2  # numbers of the workers whose local steps are computed together
 SLICE = 64  # rows of a receiver scored at a time on a CPU, where several neighbourhoods are
+WHOLE = (slice(None),)
+STAGES = (slice(0, None, 8), slice(4, None, 8), slice(2, None, 4), slice(1, None, 2))
+STAGED = 2**22  # rows times parameters from which it pays to score models in stages (`scores.passing_risks`)
 
 
 class Chunk(NamedTuple):
@@ -50,6 +53,7 @@ class Group(NamedTuple):
     heard: Array | None  # the same on the device; None for all there are, which need no copy
     own: Array  # (u, m) where each receiver's own message is among these
     senders: Array | None  # (u, 1, n) how many send each message; None if one does
+    stages: tuple[slice, ...]  # of a receiver's rows: those that are scored together
     local: list[Rows]  # the data that they score models on; empty if these are the round's batch
     count: Array  # (u, m, 1) how many rows each scores on
 
@@ -156,6 +160,7 @@ def _group(
     everything = np.array_equal(numbers, np.arange(1 + message.max())[None])
     k = xp.asarray(receivers)
     by_data = s.risk == "local" and RULES[s.rule].scores and network
+    stages = STAGES if in_stages(s, network, sizes[receivers]) else WHOLE
     return Group(
         k,
         numbers_of(receivers[0], xp),
@@ -163,23 +168,40 @@ def _group(
         None if everything else xp.asarray(numbers),
         xp.asarray(own),
         None if (count == 1).all() else xp.asarray(count[:, None].astype(s.X.dtype)),
-        local_rows(s, network, k, sizes[receivers]) if by_data and network else [],
+        stages,
+        local_rows(s, network, k, sizes[receivers], stages) if by_data and network else [],
         xp.asarray(sizes[receivers][..., None].astype(s.X.dtype)),
     )
 
 
-def local_rows(s: Setting, network: Batched, k: Array, sizes: np.ndarray) -> list[Rows]:
+def in_stages(s: Setting, network: Batched | None, sizes: np.ndarray) -> bool:
+    """Whether to score models in stages: if the rule filters, and there is enough that need not be computed.
+
+    Not on a GPU, which would have to wait for the answer. `sizes` (u, m) are the rows that receivers score on.
+    """
+    twin, enough = TWINS.get(RULES[s.rule].compute), sizes.min() >= 8 and len(sizes) == 1
+    if not (twin and twin.filters and network and enough and module_of(s.X) is np) or s.l2:
+        return False
+    return bool(sizes.mean() * network.layout.size >= STAGED)
+
+
+def local_rows(
+    s: Setting, network: Batched, k: Array, sizes: np.ndarray, stages: tuple[slice, ...] = WHOLE
+) -> list[Rows]:
     """All data of the receivers k (u, m), which have `sizes` (u, m) rows, those with most first.
 
-    Of one neighbourhood, without any padding. Of several in slices: in each, only the first U along one axis
-    and m along the other have any rows left, so hardly any padding is scored.
+    Of one neighbourhood by stages, without any padding. Of several in slices: in each, only the first U along
+    one axis and m along the other have any rows left, so hardly any padding is scored.
     """
-    xp = module_of(s.X)
+    xp, found = module_of(s.X), []
     if len(k) == 1 and xp is np:
         mine = np.arange(s.y.shape[1]) < sizes[0][:, None]
-        X, y = s.X[k[0]][mine], s.y[k[0]][mine]
-        return [Rows(network.prepared(X)[None, None], y[None, None], np.cumsum(sizes[0]) - sizes[0])]
-    found, step = [], SLICE * grain(xp)
+        for stage in stages:
+            some = mine[:, stage]
+            X, y, length = s.X[k[0], stage][some], s.y[k[0], stage][some], some.sum(axis=1)
+            found.append(Rows(network.prepared(X)[None, None], y[None, None], np.cumsum(length) - length))
+        return found
+    step = SLICE * grain(xp)
     for start in range(0, int(sizes.max()), step):
         U, m = int((sizes[:, 0] > start).sum()), int((sizes > start).sum(axis=1).max())
         X, y = (A[k[:U, :m], start : start + step] for A in (s.X, s.y))

@@ -11,10 +11,11 @@ from refimpl import released
 from refimpl.aggregate import RULES
 from refimpl.algorithm import Setting, State
 from refimpl.arrays import Array, module_of, quiet
-from refimpl.fast.engine import local_steps, risks
+from refimpl.fast.engine import local_steps
 from refimpl.fast.parts import keep_memory
 from refimpl.fast.plan import Group, Plan, plan
 from refimpl.fast.rules import all_finite, combine_into
+from refimpl.fast.scores import risks
 from refimpl.released import Averaging
 
 

@@ -61,10 +61,13 @@ def combine_into(
 
 def adaptive_weights(risks: Array, own: Array) -> Array:
     """`aggregate.adaptive_weights`, (u, m, n), (u, m) -> (u, m, n)."""
-    if not _ordinary(risks):
+    if module_of(risks) is not np:
         return aggregate.adaptive_weights(risks, own)
     place = own.ravel() + risks.shape[-1] * np.arange(own.size)
-    c = risks <= risks.reshape(-1)[place].reshape(*own.shape, 1)  # N_k^+
+    mine = risks.reshape(-1)[place].reshape(*own.shape, 1)
+    if not _ordinary(risks.min(), mine.max()):
+        return aggregate.adaptive_weights(risks, own)
+    c = risks <= mine  # N_k^+
     c = c / risks
     c /= c.sum(axis=-1, keepdims=True)
     return c
@@ -72,16 +75,16 @@ def adaptive_weights(risks: Array, own: Array) -> Array:
 
 def inverse_risk_weights(risks: Array, own: Array) -> Array:
     """`aggregate.inverse_risk_weights`, and `or_own`."""
-    if not _ordinary(risks):
+    if module_of(risks) is not np or not _ordinary(risks.min(), risks.max()):
         return aggregate.or_own(aggregate.inverse_risk_weights(risks), own)
     c = 1 / risks
     c /= c.sum(axis=-1, keepdims=True)
     return c
 
 
-def _ordinary(risks: Array) -> bool:
-    """Whether Eq. (5) can be computed as it stands, in a quarter of the calls; False on a GPU."""
-    return module_of(risks) is np and bool(risks.min() > 1e-30 and risks.max() < 1e30)
+def _ordinary(lowest: Array, highest: Array) -> bool:
+    """Whether Eq. (5) can be computed as it stands from risks between these, in a quarter of the calls."""
+    return bool(lowest > 1e-30 and highest < 1e30)
 
 
 @quiet
@@ -125,10 +128,12 @@ class Twin(NamedTuple):
     weights: Callable[[Array, Array], Array] | None = None
     """(risks (u, m, n), own (u, m)) -> weights (u, m, n). The ratio of two weights depends on their two risks,
     so a message of several senders can be weighed once and its weight multiplied by their number"""
+    filters: bool = False
+    """whether a model with a higher risk than the receiver's own has no weight, however much higher it is"""
 
 
 TWINS = {
-    RULES["adaptive"].compute: Twin(weights=adaptive_weights),
+    RULES["adaptive"].compute: Twin(weights=adaptive_weights, filters=True),
     RULES["inverse-risk"].compute: Twin(weights=inverse_risk_weights),
     RULES["average"].compute: Twin(lambda W, f: aggregate.average(W)),
     RULES["medoid"].compute: Twin(lambda W, f: distances.medoid(W)),
