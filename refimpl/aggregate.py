@@ -150,7 +150,7 @@ def squared_distances(W: Array) -> Array:
 
 def wide(W: Array) -> Array:
     """W itself if it is float32 or float64, else as float64."""
-    return W if W.dtype.name in ("float32", "float64") else W.astype("float64")
+    return W if W.dtype.char in "fd" else W.astype("float64")
 
 
 def row_of_least(scores: Array, W: Array) -> Array:

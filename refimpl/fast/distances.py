@@ -6,6 +6,7 @@ close pairs done again, until distances are right to 1e-9. Ties are decided by d
 index still wins them.
 """
 
+import math
 from collections.abc import Callable
 
 import numpy as np
@@ -28,14 +29,12 @@ def medoid(W: Array) -> Array:
 @quiet
 def krum(W: Array, f: int) -> Array:
     """`aggregate.krum`, (..., n, d) -> (..., d)."""
-    xp = module_of(W)
     n = W.shape[-2]
     require_krum(n, f)
 
     def nearest(D: Array) -> Array:
-        D.reshape(*D.shape[:-2], n * n)[..., :: n + 1] = xp.inf  # the diagonal
         D.sort(axis=-1)
-        return D[..., : n - f - 2]
+        return D[..., 1 : n - f - 1]  # all but the 0 of the diagonal
 
     return _closest(W, nearest)
 
@@ -59,9 +58,12 @@ def _on_device_or_whole(W: Array) -> bool:
 def between(V: np.ndarray) -> np.ndarray:
     """`aggregate.squared_distances` of floats (n, d) in float64; infinite where their own dtype overflows."""
     n, d = V.shape
-    D = by_products(V) if n * n * d > PRODUCTS else squareform(pdist(V, "sqeuclidean"))
-    too_large = ~(np.finfo(V.dtype).max >= D)  # or NaN
-    return or_infinite(np.where(too_large, np.inf, D)) if too_large.any() else D
+    if n * n * d > PRODUCTS:
+        D = by_products(V)
+    else:
+        D = squareform(pdist(V.astype(np.float64), "sqeuclidean"))  # which would take longer to convert them
+    most = np.finfo(V.dtype).max
+    return D if D.max() <= most else or_infinite(np.where(most >= D, D, np.inf))  # larger, or NaN
 
 
 def or_infinite(D: Array) -> Array:
@@ -158,16 +160,18 @@ def _closest(W: Array, score: Callable[[Array], Array]) -> Array:
     if _on_device_or_whole(W):
         best, _ = smallest(score(or_infinite(by_differences(wide(W)))))
         return xp.take_along_axis(W, best[..., None, None], axis=-2)[..., 0, :]
-    n, d = W.shape[-2:]
-    result = np.stack([V[_best(V, score)] for V in W.reshape(-1, n, d)])
-    return result.reshape(*W.shape[:-2], d)
+    *lead, n, d = W.shape
+    result = np.empty((math.prod(lead), d), W.dtype)
+    for i, V in enumerate(W.reshape(-1, n, d)):
+        result[i] = V[_best(V, score)]
+    return result.reshape(*lead, d)
 
 
 def _best(V: np.ndarray, score: Callable[[Array], Array]) -> int:
     """Which row of V (n, d) that is. Differences decide among those that are as small but for rounding."""
     V = wide(V)
     best, rivals = smallest(score(between(V)))
-    if rivals.sum() > 1 and (V[rivals] != V[best]).any():
+    if np.count_nonzero(rivals) > 1 and (V[rivals] != V[best]).any():
         best, _ = smallest(score(or_infinite(by_differences(V))))
     return int(best)
 
@@ -179,7 +183,7 @@ def smallest(R: Array) -> tuple[Array, Array]:
     """
     xp = module_of(R)
     near = R.sum(axis=-1)
-    if xp is not np or not np.isfinite(near).all():
+    if xp is not np or not near.max(initial=0) < np.inf:
         infinite = xp.isinf(R)
         far, near = infinite.sum(axis=-1), xp.where(infinite, 0, R).sum(axis=-1)
         near = xp.where(far == far.min(axis=-1, keepdims=True), near, xp.inf)
