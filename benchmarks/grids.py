@@ -1,6 +1,6 @@
 """Times whole grids on all cores, and what a run spends on evaluation.
 
-    python benchmarks/grids.py --data-dir FOLDER    # where HAR is; fetched once without
+    python benchmarks/grids.py --data-dir FOLDER    # with folders har and mnist; fetched once without
 
 The grids: the README's main command, and HAR's six rules against four attacks for 10 epochs. PyTorch's code
 (torch_rounds.fast) has the rule adaptive and the attack ALIE only, so it computes as many rounds as the runs
@@ -27,11 +27,15 @@ from refimpl.aggregate import RULES
 from refimpl.experiments import cli, grid
 from refimpl.experiments.cli import HelpFormatter, Parser, folder, whole_number
 from refimpl.experiments.endings import ended
-from refimpl.experiments.tasks import Config, build
+from refimpl.experiments.tasks import TASKS, Config, build
 
 SIX = "--rules adaptive average medoid trimmed-mean median krum --attacks sign-flip arbitrary foe alie"
-# Options of the grid; epochs of the run whose evaluation is timed.
-GRIDS = {"spambase": ("", 20), "har": (f"{SIX} --epochs 10", 2)}
+# Options of the grid; epochs of the run whose evaluation is timed. MNIST's grid would take most of a day.
+GRIDS: dict[str, tuple[str | None, int]] = {
+    "spambase": ("", 20),
+    "har": (f"{SIX} --epochs 10", 2),
+    "mnist": (None, 5),
+}
 
 
 def configs(task: str, options: str) -> list[Config]:
@@ -74,7 +78,19 @@ def share(task: str, epochs: int, data_dir: str | None) -> dict[str, float]:
     setting, test, W = build(config, data_dir)
     with common.threads(1):
         once = np.median([common.seconds(lambda: train.evaluate(setting, test, W), 1) for _ in range(3)])
-    return {"estimated": estimated, "taken": taken, "evaluation": epochs * float(once) / taken}
+    count = len(train.evaluated(epochs, TASKS[task].evaluate_every))
+    return {"estimated": estimated, "taken": taken, "evaluation": count * float(once) / taken}
+
+
+def seconds_of_both(task: str, options: str, jobs: int, data_dir: str | None) -> dict[str, Any]:
+    """Of the grid, of those of its runs that score models, and of PyTorch's."""
+    runs = configs(task, options)
+    scoring = [config for config in runs if RULES[config.rule].scores]
+    row: dict[str, Any] = {"runs": len(runs), "scoring": len(scoring)}
+    row |= {"all": seconds_of_grid(runs, jobs, data_dir), "these": seconds_of_grid(scoring, jobs, data_dir)}
+    if not common.missing("torch"):
+        row["fast"] = seconds_of_torch(scoring, jobs, data_dir)
+    return row
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -82,7 +98,7 @@ def main(argv: list[str] | None = None) -> int:
     add = p.add_argument
     add("--tasks", nargs="+", choices=list(GRIDS), default=list(GRIDS), help="which grids")
     add("--jobs", type=whole_number(1), default=os.cpu_count(), help="processes")
-    add("--data-dir", metavar="FOLDER", help="with HAR (fetched once without)")
+    add("--data-dir", metavar="FOLDER", help="with folders har and mnist (fetched once without)")
     add("--write", action="store_true", help="put what is printed into docs/PERFORMANCE.md")
     add("--out", type=folder, default=Path("results/benchmarks"), help="folder for grids.json")
     args = p.parse_args(argv)
@@ -92,18 +108,16 @@ def main(argv: list[str] | None = None) -> int:
     table.say("           runs scoring    all  these   fast       estimated  taken  evaluation")
     for task in args.tasks:
         options, epochs = GRIDS[task]
-        data_dir = args.data_dir if task == "har" else None
-        runs = configs(task, options)
-        scoring = [config for config in runs if RULES[config.rule].scores]
+        data_dir = str(Path(args.data_dir, task)) if args.data_dir and task != "spambase" else None
+        row: dict[str, Any] = {"task": task}
+        line = f"{task:9}"
         with contextlib.redirect_stderr(io.StringIO()):
-            row: dict[str, Any] = {"task": task, "runs": len(runs), "scoring": len(scoring)}
-            row |= {"all": seconds_of_grid(runs, args.jobs, data_dir)}
-            row |= {"these": seconds_of_grid(scoring, args.jobs, data_dir)}
+            if options is not None:
+                row |= seconds_of_both(task, options, args.jobs, data_dir)
+                line += f"{row['runs']:6}{row['scoring']:8}{row['all']:7.1f}{row['these']:7.1f}"
+            if "fast" in row:
+                line += f"{row['fast']:7.1f} {row['fast'] / row['these']:4.2f}x"
             row |= share(task, epochs, data_dir)
-        line = f"{task:9}{len(runs):6}{len(scoring):8}{row['all']:7.1f}{row['these']:7.1f}"
-        if not common.missing("torch"):
-            row["fast"] = seconds_of_torch(scoring, args.jobs, data_dir)
-            line += f"{row['fast']:7.1f} {row['fast'] / row['these']:4.2f}x"
         line = f"{line:50}{row['estimated']:9.1f}{row['taken']:7.1f}{row['evaluation']:12.1%}"
         table.say(line)
         results.append(row)

@@ -39,7 +39,7 @@ class HeldOut(NamedTuple):
 
 class Result(NamedTuple):
     W: Array  # (N, d), the final parameters
-    history: dict[str, list[float]]  # a column per number of `evaluate`, an entry per epoch
+    history: dict[str, list[float]]  # a column per number of `evaluate`, an entry per evaluation
     weights: np.ndarray | None  # (N, N) c(l, k) at [k, l] in the last round; None if the rule does not weigh
     weights_at: dict[int, np.ndarray]  # the same after some epochs, by their number
     accuracy: dict[str, list[float]]  # of every normal worker in the end, "own" and "whole" as in `evaluate`
@@ -200,6 +200,11 @@ def listening(s: Setting, weights: np.ndarray) -> dict[str, float]:
     return {"attacker_weight": float(C[:, s.attackers].sum(axis=1).mean()), "passing": float(others.mean())}
 
 
+def evaluated(epochs: int, every: int) -> list[int]:
+    """After which epochs a run is evaluated."""
+    return sorted({*range(every, epochs, every), epochs})
+
+
 class Progress(NamedTuple):
     """A run between two rounds: all that it takes to go on as if it had never stopped."""
 
@@ -216,10 +221,11 @@ def run(
     seed: int,
     epochs: int,
     engine: Engine = fast,
+    every: int = 1,
     since: Progress | None = None,
     after_round: Callable[[Callable[[], Progress]], None] = lambda progress: None,
 ) -> Result:
-    """Trains from the initial parameters W (N, d) and evaluates after every epoch.
+    """Trains from the initial parameters W (N, d); evaluates after every so many epochs and after the last.
 
     `after_round` is called after every round but the last, with a function that tells where the run is. Given
     that as `since`, another run of the same setting ends with the same bytes.
@@ -232,19 +238,20 @@ def run(
     drawn, state = Draws(s, W, seed), algorithm.start(s, W)
     history: dict[str, list[float]] = {}
     weights_at: dict[int, np.ndarray] = {}
+    evaluations = evaluated(epochs, every)
     if since:
         state, history, weights_at = since.state, since.history, since.weights_at
         drawn.go_to(since.place)
     for result in going_on(engine(s), state, drawn):
-        t = result.state.t
-        if t % drawn.rounds == 0:
-            epoch, workers = t // drawn.rounds, by_worker(s, test, result.state.W, engine)
+        t, epoch = result.state.t, result.state.t / drawn.rounds
+        at_times = epoch in (1, epochs // 4, epochs // 2, epochs)
+        if at_times and (weights := result.weights) is not None:
+            weights_at[int(epoch)] = to_host(weights)
+        if epoch in evaluations:
+            workers = by_worker(s, test, result.state.W, engine)
             numbers = summary(*workers)
             if (weights := result.weights) is not None:
-                weights = to_host(weights)
-                numbers |= listening(s, weights)
-                if epoch in (1, epochs // 4, epochs // 2, epochs):
-                    weights_at[epoch] = weights
+                numbers |= listening(s, to_host(weights))
             for name, value in numbers.items():
                 history.setdefault(name, []).append(value)
         if t == epochs * drawn.rounds:

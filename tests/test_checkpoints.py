@@ -68,7 +68,7 @@ def test_a_run_goes_on_from_its_checkpoint_to_the_same_bytes(rounds, whole, tmp_
     assert (tmp_path / f".{path.stem}.checkpoint").exists()
     started = []
     train_run = grid.train.run
-    monkeypatch.setattr(grid.train, "run", lambda *args: started.append(args[6]) or train_run(*args))
+    monkeypatch.setattr(grid.train, "run", lambda *args: started.append(args[7]) or train_run(*args))
     grid.run_to_file(config(), path, None, 1, {})
     assert started[0].state.t == rounds + 1
     assert result_of(path) == result_of(whole)

@@ -39,6 +39,7 @@ def test_a_run_holds_what_an_auditor_asks_for():
     columns = {"worst_own", "mean_own", "worst_whole", "mean_whole", "highest_loss", "mean_loss", "not_finite"}
     assert set(result["history"]) == columns | {"attacker_weight", "passing"}
     assert {len(column) for column in result["history"].values()} == {2}
+    assert result["evaluated"] == [1, 2]
     weights = np.array(result["weights"])
     assert_allclose(np.delete(weights, result["attackers"], 0).sum(axis=1), 1)
     assert set(result["weights_at"]) == {"1", "2"}

@@ -279,6 +279,14 @@ def test_one_epoch_is_drawn_as_dots():
     assert [bar.get_label() for bar in ax.containers][::-1] == [rule.label for rule in RULES.values()]
 
 
+def test_curves_are_drawn_at_the_epochs_that_were_evaluated():
+    matplotlib = pytest.importorskip("matplotlib.figure", reason="matplotlib is an extra")
+    ax = matplotlib.Figure().subplots()
+    figures.panel(ax, [run | {"evaluated": [5, 7]} for run in GRID], "foe")
+    assert ax.lines[0].get_xdata().tolist() == [5, 7]
+    assert ax.get_xlim() == (0, 8)
+
+
 def test_curves_that_coincide_have_their_markers_at_other_epochs():
     matplotlib = pytest.importorskip("matplotlib.figure", reason="matplotlib is an extra")
     same = {m: [0.5] * 40 for m in ("worst_own", "not_finite")}

@@ -199,6 +199,18 @@ def test_weights_are_kept_after_some_epochs():
     assert run(setting(rule="median"), 2).weights_at == {}
 
 
+def test_a_run_may_be_evaluated_less_often():
+    s, test, W = setting(), held_out(local_data()), initial()
+    often, seldom = (train.run(s, test, W, 0, 9, every=every) for every in (1, 4))
+    assert train.evaluated(9, 4) == [4, 8, 9]
+    assert train.evaluated(8, 4) == [4, 8]
+    assert train.evaluated(1, 4) == [1]
+    for name, column in often.history.items():
+        assert seldom.history[name] == [column[3], column[7], column[8]]
+    assert list(seldom.weights_at) == list(often.weights_at)  # also after epochs that are not evaluated
+    assert seldom.accuracy == often.accuracy
+
+
 # --- Going on after a stop ------------------------------------------------------------------------------------
 
 

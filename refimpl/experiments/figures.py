@@ -111,9 +111,10 @@ def save(fig: Any, path: Path) -> None:
         write(path.with_suffix(f".{kind}"), buffer.getvalue())
 
 
-def epochs(results: Results) -> range:
-    """1, 2, ... as far as the longest run went."""
-    return range(1, 1 + max(len(run["history"]["worst_own"]) for run in results))
+def epochs(results: Results) -> list[int]:
+    """After which the runs were evaluated; of the longest one."""
+    most = max(results, key=lambda run: len(run["history"]["worst_own"]))
+    return most.get("evaluated") or list(range(1, 1 + len(most["history"]["worst_own"])))
 
 
 def panel(ax: Any, results: Results, attack: str, what: str = "worst_own") -> None:
@@ -144,7 +145,7 @@ def lines(ax: Any, results: Results, rules: list[str], attack: str, what: str) -
         ax.plot(x, mean, label=label_of(rule), **style._asdict(), **at)
         if len(values) > 1:
             ax.fill_between(x, mean - half, mean + half, color=style.color, alpha=0.15, linewidth=0)
-    ax.set_xlim(0, len(x) + 1)
+    ax.set_xlim(0, x[-1] + 1)
     ax.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=5))
     if "loss" not in what and "passing" not in what:
         ax.set_ylim(-0.03, 1.03)  # a line at 0 is seen beside the axis

@@ -31,7 +31,7 @@ from refimpl.experiments.endings import end_with_parent, reason, say
 from refimpl.experiments.files import set_aside, write
 from refimpl.experiments.fingerprint import code_of_rule, fingerprint, sha256
 from refimpl.experiments.tables import Added, added, install
-from refimpl.experiments.tasks import Config, build, data_digest, rounds_of, schedule_of
+from refimpl.experiments.tasks import TASKS, Config, build, data_digest, rounds_of, schedule_of
 from refimpl.fast import parts
 from refimpl.fast import released as released_fast
 
@@ -55,16 +55,18 @@ def run(
     start = time.perf_counter()
     xp = arrays.choose(config.gpu, config.device)
     setting, test, W = build(config, data_dir, xp)
+    every = TASKS[config.task].evaluate_every
     rounds = draws.rounds_per_epoch(train.sizes(setting), config.batch_size)
     with parts.threads(threads):
-        more = watched(path, config.epochs * rounds, xp) if path else ()
-        result = train.run(setting, test, W, config.seed, config.epochs, engine(config, setting), *more)
+        more = watched(path, config.epochs, rounds, xp) if path else ()
+        result = train.run(setting, test, W, config.seed, config.epochs, engine(config, setting), every, *more)
     return {
         "config": asdict(config),
         "data": data_digest(config.task, data_dir),
         "attackers": setting.attackers.tolist(),
         "rounds_per_epoch": rounds,
         "bytes_per_round": bytes_per_round(config, setting),
+        "evaluated": train.evaluated(config.epochs, every),  # after these epochs
         "history": {name: [_number(v) for v in column] for name, column in result.history.items()},
         "weights": None if result.weights is None else result.weights.tolist(),
         "weights_at": {str(epoch): C.tolist() for epoch, C in result.weights_at.items()},
@@ -82,10 +84,12 @@ def bytes_per_round(c: Config, s: Setting) -> float:
     return related.bytes_per_round(c.rule, s, schedule_of(c, s), rounds_of(c, s))
 
 
-def watched(path: Path, rounds: int, xp: ModuleType) -> tuple[train.Progress | None, Callable[[Any], None]]:
+def watched(
+    path: Path, epochs: int, rounds: int, xp: ModuleType
+) -> tuple[train.Progress | None, Callable[[Any], None]]:
     """Where the run was when it was stopped, and what to do after a round: keep that, tell how far it is."""
     keep = checkpoints.keeper(checkpoints.path_of(path))
-    tell = progress.reporter(progress.path_of(path), rounds)
+    tell = progress.reporter(progress.path_of(path), epochs * rounds, epochs)
 
     def after_round(where: Callable[[], train.Progress]) -> None:
         keep(where)
@@ -124,7 +128,8 @@ def seconds(config: Config, data_dir: str | None, threads: int = 1) -> float:
         evaluation = min(_timed(evaluate), _timed(evaluate))
     scale = max(1, (len(test.X) + setting.X.shape[1]) / (2 * rows))
     per_epoch = draws.rounds_per_epoch(train.sizes(setting), config.batch_size)
-    return config.epochs * (per_epoch * statistics.median(times) + scale * evaluation)
+    evaluations = len(train.evaluated(config.epochs, TASKS[config.task].evaluate_every))
+    return config.epochs * per_epoch * statistics.median(times) + evaluations * scale * evaluation
 
 
 def _timed(function: Callable[[], Any]) -> float:

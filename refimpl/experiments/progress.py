@@ -30,7 +30,7 @@ def name_of(result: Path) -> str:
     return result.stem.rpartition("_")[0]
 
 
-def reporter(path: Path, rounds: int) -> Callable[[Callable[[], train.Progress]], None]:
+def reporter(path: Path, rounds: int, epochs: int) -> Callable[[Callable[[], train.Progress]], None]:
     """A function for `train.run` to call after a round: about once a second it writes how far the run is."""
     last = time.monotonic()
 
@@ -39,7 +39,8 @@ def reporter(path: Path, rounds: int) -> Callable[[Callable[[], train.Progress]]
         if time.monotonic() - last >= EVERY:
             now = progress()
             worst = now.history.get("worst_own", [])
-            facts = {"share": now.state.t / rounds, "epoch": len(worst), "worst": worst[-1] if worst else None}
+            facts = {"share": now.state.t / rounds, "epoch": now.state.t * epochs // rounds}
+            facts["worst"] = worst[-1] if worst else None
             with contextlib.suppress(OSError):
                 write(path, json.dumps(facts))
             last = time.monotonic()

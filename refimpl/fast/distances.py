@@ -58,10 +58,8 @@ def _on_device_or_whole(W: Array) -> bool:
 def between(V: np.ndarray) -> np.ndarray:
     """`aggregate.squared_distances` of floats (n, d) in float64; infinite where their own dtype overflows."""
     n, d = V.shape
-    if n * n * d > PRODUCTS:
-        D = by_products(V)
-    else:
-        D = squareform(pdist(V.astype(np.float64), "sqeuclidean"))  # which would take longer to convert them
+    # pdist would take longer to convert them.
+    D = by_products(V) if n * n * d > PRODUCTS else squareform(pdist(V.astype(np.float64), "sqeuclidean"))
     most = np.finfo(V.dtype).max
     return D if D.max() <= most else or_infinite(np.where(most >= D, D, np.inf))  # larger, or NaN
 
