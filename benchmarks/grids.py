@@ -5,7 +5,8 @@
 The grids: the README's main command, and HAR's six rules against four attacks for 10 epochs. PyTorch's code
 (torch_rounds.fast) has the rule adaptive and the attack ALIE only, so it computes as many rounds as the runs
 whose rule scores models, in as many processes, each with one thread; without evaluation. The ratio is of these
-runs. Evaluation and estimate are those of one run of each task with adaptive and ALIE, on one thread.
+runs. Estimate, evaluation, and the milliseconds of a round in the first and the last epoch are those of one
+run of each task with adaptive and ALIE, on one thread.
 """
 
 import contextlib
@@ -30,10 +31,10 @@ from refimpl.experiments.endings import ended
 from refimpl.experiments.tasks import TASKS, Config, build
 
 SIX = "--rules adaptive average medoid trimmed-mean median krum --attacks sign-flip arbitrary foe alie"
-# Options of the grid; epochs of the run whose evaluation is timed. MNIST's grid would take most of a day.
+# Options of the grid; epochs of the single run. MNIST's grid would take most of a day.
 GRIDS: dict[str, tuple[str | None, int]] = {
     "spambase": ("", 20),
-    "har": (f"{SIX} --epochs 10", 2),
+    "har": (f"{SIX} --epochs 10", 50),
     "mnist": (None, 5),
 }
 
@@ -72,14 +73,25 @@ def seconds_of_torch(runs: list[Config], jobs: int, data_dir: str | None) -> flo
 
 
 def share(task: str, epochs: int, data_dir: str | None) -> dict[str, float]:
-    """Of one run: the seconds that were estimated and taken, and the share of its evaluations."""
+    """Of one run: the seconds that were estimated and taken, the share of its evaluations, and its pace.
+
+    The pace is the milliseconds of a round in the first epoch and in the last.
+    """
     (config,) = configs(task, f"--rules adaptive --attacks alie --epochs {epochs}")
-    estimated, taken = grid.seconds(config, data_dir), grid.run(config, data_dir)["seconds"]
+    estimated, every = grid.seconds(config, data_dir), TASKS[task].evaluate_every
     setting, test, W = build(config, data_dir)
+    times = [time.perf_counter()]
     with common.threads(1):
+        train.run(
+            setting, test, W, config.seed, epochs, every=every,
+            after_round=lambda _: times.append(time.perf_counter()),
+        )  # fmt: skip
+        taken = time.perf_counter() - times[0]
         once = np.median([common.seconds(lambda: train.evaluate(setting, test, W), 1) for _ in range(3)])
-    count = len(train.evaluated(epochs, TASKS[task].evaluate_every))
-    return {"estimated": estimated, "taken": taken, "evaluation": count * float(once) / taken}
+    share = len(train.evaluated(epochs, every)) * float(once) / taken
+    ms = 1000 * np.diff(times)
+    first, *_, last = (float(np.median(part)) for part in np.array_split(ms, max(2, epochs)))
+    return {"estimated": estimated, "taken": taken, "evaluation": share, "first": first, "last": last}
 
 
 def seconds_of_both(task: str, options: str, jobs: int, data_dir: str | None) -> dict[str, Any]:
@@ -104,8 +116,9 @@ def main(argv: list[str] | None = None) -> int:
     args = p.parse_args(argv)
     p.need_folder(args.out)
     table, results = common.Table(), []
-    table.say(f"Seconds of grids, {args.jobs} at a time; of those that score models; of one run")
-    table.say("           runs scoring    all  these   fast       estimated  taken  evaluation")
+    table.say(f"Seconds of grids, {args.jobs} at a time, and of their runs that score models;")
+    table.say("of one run, with the share of its evaluations, and its ms per round")
+    table.say("         runs    all scores  these  fast        guess  taken  eval  first   last")
     for task in args.tasks:
         options, epochs = GRIDS[task]
         data_dir = str(Path(args.data_dir, task)) if args.data_dir and task != "spambase" else None
@@ -114,11 +127,12 @@ def main(argv: list[str] | None = None) -> int:
         with contextlib.redirect_stderr(io.StringIO()):
             if options is not None:
                 row |= seconds_of_both(task, options, args.jobs, data_dir)
-                line += f"{row['runs']:6}{row['scoring']:8}{row['all']:7.1f}{row['these']:7.1f}"
+                line += f"{row['runs']:4}{row['all']:7.1f}{row['scoring']:7}{row['these']:7.1f}"
             if "fast" in row:
-                line += f"{row['fast']:7.1f} {row['fast'] / row['these']:4.2f}x"
+                line += f"{row['fast']:6.1f} {row['fast'] / row['these']:4.2f}x"
             row |= share(task, epochs, data_dir)
-        line = f"{line:50}{row['estimated']:9.1f}{row['taken']:7.1f}{row['evaluation']:12.1%}"
+        line = f"{line:46}{row['estimated']:6.1f}{row['taken']:7.1f}{row['evaluation']:6.1%}"
+        line += f"{row['first']:7.3g}{row['last']:7.3g}"
         table.say(line)
         results.append(row)
     common.write(args.out, "grids.json", {"jobs": args.jobs, "results": results})
