@@ -3,21 +3,22 @@
     python benchmarks/published.py ios --data-dir mnist               # Wu, Chen and Ling 2023, iid
     python benchmarks/published.py ios --partition label-separated    # and not iid
     python benchmarks/published.py peng wu                            # Peng et al. 2021; Wu et al. 2020
+    python benchmarks/published.py docs/results/published.csv         # numbers that --csv has kept
 
 All on MNIST, accuracies in percent. As many rounds as theirs unless --rounds says otherwise: 50 000, 5 000 and
 15 000; 5 to 15 ms each for `ios`. With --out each number is kept in a file as soon as it is there, and the same
-command does the rest. Settings are in the docstrings below. Gradients, medians and Krum are refimpl.fast's,
-everything else is refimpl.related, worker by worker.
+command does the rest. Where a number is the mean of ten records, +- is the standard error of that mean.
+Settings are in the docstrings below. Gradients, medians and Krum are refimpl.fast's, everything else is
+refimpl.related, worker by worker.
 """
 
 import argparse
 import csv
-import io
 import json
 import math
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -29,11 +30,14 @@ import refimpl
 from data_loaders import mnist
 from refimpl import aggregate, graphs, models
 from refimpl.arrays import quiet
+from refimpl.experiments.cli import Parser, whole_number
+from refimpl.experiments.endings import ended
 from refimpl.experiments.files import write
+from refimpl.experiments.summary import csv_text
 from refimpl.fast import distances
 from refimpl.fast.networks import Batched, batched
 from refimpl.fast.rules import ascending
-from refimpl.related import metropolis_weights, rules, uniform_weights
+from refimpl.related import diminishing, metropolis_weights, rules, uniform_weights
 from refimpl.related.common import Heard
 from refimpl.related.gossip import weighted
 
@@ -98,8 +102,8 @@ class Cell(NamedTuple):
     row: str
     column: str
     theirs: float
-    compute: Callable[[int], float]
-    """(rounds) -> ours"""
+    compute: Callable[[int], list[float]]
+    """(rounds) -> records, of which ours is the mean"""
 
 
 # --- IOS: Wu, Chen and Ling 2023, Tables II and III ---------------------------------------------------------
@@ -224,7 +228,7 @@ def parts_of(data: Data, count: int, partition: str) -> list[np.ndarray]:
 
 
 @quiet
-def ios_cell(data: Data, rule: str, attack: str, partition: str, rounds: int, seed: int) -> float:
+def ios_cell(data: Data, rule: str, attack: str, partition: str, rounds: int, seed: int) -> list[float]:
     """Softmax regression; step, then rule; mu_t = 0.9 / sqrt(t), decay 0.01, start 6 N(0, 1), batches of 32.
 
     f is the number of attackers that a worker hears, as in their code. The accuracy is the mean of the last ten
@@ -234,11 +238,11 @@ def ios_cell(data: Data, rule: str, attack: str, partition: str, rounds: int, se
     honest = np.array(list(places))
     parts = parts_of(data, len(honest), partition)
     penalty, tau = (0.001, 0.1) if partition == "iid" else (0.5, 0.3)
-    combine = IOS_RULES.get(rule, lambda tau: weighted)(tau)
+    combine, step_size = IOS_RULES.get(rule, lambda tau: weighted)(tau), diminishing(0.9)
     W = (6 * rng.normal(size=(12, net.layout.size))).astype(np.float32)
     records = []
     for t in range(1, rounds + 1):
-        mu = 0.9 / math.sqrt(t)
+        mu = step_size(0, t)
         starts = [rng.integers(len(part)) + np.arange(32) for part in parts]
         rows = np.stack([part[at % len(part)] for part, at in zip(parts, starts, strict=True)])
         G = net.gradient(W[honest], data.X[rows], data.y[rows]) + 0.01 * W[honest]
@@ -253,7 +257,7 @@ def ios_cell(data: Data, rule: str, attack: str, partition: str, rounds: int, se
                 W[k] = combine(place.heard(sent, attack, rng))
         if rounds - t < 5000 and (rounds - t) % 500 == 0:
             records.append(accuracy(net, W[honest], data))
-    return float(np.mean(records))
+    return records
 
 
 def ios(options: argparse.Namespace) -> Iterator[Cell]:
@@ -279,7 +283,7 @@ PENG = {  # name: accuracy after 5000 rounds, a of mu_t = a / sqrt(t), penalty o
 }
 
 
-def peng_cell(data: Data, a: float, penalty: float | None, rounds: int, seed: int) -> float:
+def peng_cell(data: Data, a: float, penalty: float | None, rounds: int, seed: int) -> list[float]:
     """30 workers, Erdos-Renyi with p = 0.7; softmax regression without a bias, from 0; L2 0.01.
 
     Batches are 32 rows side by side from a random place; theirs are cut at the end of the data, ours go on from
@@ -299,8 +303,8 @@ def peng_cell(data: Data, a: float, penalty: float | None, rounds: int, seed: in
         if penalty is not None:
             base = W
             G = G + penalty * np.stack([np.sign(W[k] - W[graph[k]]).sum(axis=0) for k in range(30)])
-        W = base - a / math.sqrt(t) * G
-    return accuracy(net, W[:1], data)
+        W = base - diminishing(a)(0, t) * G
+    return [accuracy(net, W[:1], data)]
 
 
 def peng(options: argparse.Namespace) -> Iterator[Cell]:
@@ -329,8 +333,11 @@ WU_RULES: dict[str, Callable[[np.ndarray], np.ndarray]] = {
 
 
 @quiet
-def wu_cell(data: Data, rule: str, attack: str, rounds: int, seed: int) -> float:
-    """A server, 50 honest clients, 20 attackers; 784-50-10, ReLU (theirs: tanh), batches of 50, mu = 0.5."""
+def wu_cell(data: Data, rule: str, attack: str, rounds: int, seed: int) -> list[float]:
+    """A server, 50 honest clients, 20 attackers; 784-50-10, ReLU (theirs: tanh), batches of 50, mu = 0.5.
+
+    Gaussian attackers have a standard deviation of 30, as in their code; their paper says a variance of 30.
+    """
     rng, net = np.random.default_rng(seed), network(data.X.shape[1], 50, 10)
     bound = np.concatenate([np.full(field.size, field.fan_in**-0.5) for field in net.layout.fields])
     w = (rng.uniform(-1, 1, net.layout.size) * bound).astype(np.float32)
@@ -342,7 +349,7 @@ def wu_cell(data: Data, rule: str, attack: str, rounds: int, seed: int) -> float
             lies = np.broadcast_to(WU_ATTACKS[attack](sent, rng), (20, len(w)))
             sent = np.concatenate([sent, lies])
         w = w - np.float32(0.5) * WU_RULES[rule](sent)
-    return accuracy(net, w[None], data)
+    return [accuracy(net, w[None], data)]
 
 
 def wu(options: argparse.Namespace) -> Iterator[Cell]:
@@ -366,56 +373,75 @@ TABLES: dict[str, tuple[Callable[[argparse.Namespace], Iterator[Cell]], int]] = 
     "peng": (peng, 5_000),
     "wu": (wu, 15_000),
 }
+ROWS = list(dict.fromkeys([*IOS_TABLE["iid"], *PENG, *WU_RULES]))
+COLUMNS = list(dict.fromkeys([*IOS_COLUMNS, *WU]))
+Row = dict[str, Any]
 
 
 def main(argv: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("tables", nargs="*", metavar="TABLE", help="ios, peng, wu; default: all")
+    parser = Parser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("tables", nargs="*", metavar="TABLE", help="ios, peng, wu, or a file that --csv wrote")
     parser.add_argument("--data-dir", help="folder with MNIST; default: the cache")
-    parser.add_argument("--rounds", type=int, help="default: as many as theirs")
+    parser.add_argument("--rounds", type=whole_number(1), help="default: as many as theirs")
     parser.add_argument("--partition", choices=list(IOS_TABLE), default="iid", help="of ios")
-    parser.add_argument("--rows", nargs="+", help="only these rules")
-    parser.add_argument("--columns", nargs="+", help="only these attacks")
-    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--rows", nargs="+", choices=ROWS, metavar="RULE", help="only these")
+    parser.add_argument("--columns", nargs="+", choices=COLUMNS, metavar="ATTACK", help="only these")
+    parser.add_argument("--seed", type=whole_number(0), default=0)
     parser.add_argument("--out", type=Path, help="folder for a file per number; kept if it is there")
     parser.add_argument("--kept", action="store_true", help="only numbers that are in --out already")
     parser.add_argument("--csv", type=Path, help="file for the numbers, a row each")
     options = parser.parse_args(argv)
-    if unknown := set(options.tables) - set(TABLES):
+    tables = options.tables or list(TABLES)
+    if unknown := {name for name in tables if not name.endswith(".csv")} - set(TABLES):
         parser.error(f"unknown table {sorted(unknown)[0]!r}, choose from {', '.join(TABLES)}")
+    if options.partition != "iid" and "ios" not in tables:
+        parser.error(f"--partition {options.partition} is for ios, got {', '.join(tables)}")
     if options.kept and not options.out:
         parser.error("--kept needs --out")
     if options.out:
         options.out.mkdir(parents=True, exist_ok=True)
     with threadpool_limits(1):
-        rows = [row for name in options.tables or TABLES for row in show(name, options)]
+        rows = [row for name in tables for row in show(from_file(name) or cells_of(name, options))]
+    if not rows:
+        print("no numbers: without --kept they are computed", file=sys.stderr)
     if options.csv and rows:
-        buffer = io.StringIO()
-        writer = csv.DictWriter(buffer, list(rows[0]), lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows)
-        write(options.csv, buffer.getvalue())
+        write(options.csv, csv_text(rows))
     return 0
 
 
-def show(name: str, options: argparse.Namespace) -> list[dict[str, Any]]:
-    """Computes and prints a table, a line for each cell; the cells."""
+def from_file(name: str) -> list[Row]:
+    """The rows of a file, if it is one."""
+    if not name.endswith(".csv"):
+        return []
+    with Path(name).open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def cells_of(name: str, options: argparse.Namespace) -> Iterator[Row]:
+    """The cells of a table that were asked for, computed or from their files."""
     cells, theirs = TABLES[name]
-    rounds, made = options.rounds or theirs, []
-    partition = options.partition if name == "ios" else "iid"
-    print(f"{name}, {partition}: {rounds} of {theirs} rounds, seed {options.seed}")
-    print(f"{'':20}{'attack':12}{'theirs':>8}{'ours':>8}{'diff':>8}{'s':>8}", flush=True)
+    rounds, partition = options.rounds or theirs, options.partition if name == "ios" else "iid"
     for cell in cells(options):
         facts = {"table": name, "partition": partition, "row": cell.row, "column": cell.column}
         facts |= {"theirs": cell.theirs, "rounds": rounds, "of": theirs, "seed": options.seed}
         path = path_of(facts, options.out)
         asked = cell.row in (options.rows or [cell.row]) and cell.column in (options.columns or [cell.column])
         if asked and (not options.kept or (path and path.exists())):
-            made.append(computed(facts, cell, path))
-            ours, seconds = made[-1]["ours"], made[-1]["seconds"]
-            numbers = f"{cell.theirs:8.2f}{ours:8.2f}{ours - cell.theirs:+8.2f}{seconds:8.0f}"
-            print(f"{cell.row:20}{cell.column:12}{numbers}", flush=True)
-    return made
+            yield computed(facts, cell, path)
+
+
+def show(rows: Iterable[Row]) -> Iterator[Row]:
+    """Prints each as it comes, below a heading for each table."""
+    heading = ""
+    for row in rows:
+        about = "{table}, {partition}: {rounds} of {of} rounds, seed {seed}".format(**row)
+        if about != heading:
+            print(f"{about}\n{'':20}{'attack':12}{'theirs':>8}{'ours':>8}{'+-':>7}{'diff':>8}{'s':>7}")
+        heading, theirs, ours = about, float(row["theirs"]), float(row["ours"])
+        error = f"{float(row['error']):7.2f}" if row.get("error") else f"{'':7}"
+        numbers = f"{theirs:8.2f}{ours:8.2f}{error}{ours - theirs:+8.2f}{float(row['seconds']):7.0f}"
+        print(f"{row['row']:20}{row['column']:12}{numbers}", flush=True)
+        yield row
 
 
 def path_of(facts: dict[str, Any], out: Path | None) -> Path | None:
@@ -428,8 +454,9 @@ def computed(facts: dict[str, Any], cell: Cell, path: Path | None) -> dict[str, 
     """The number of a cell with the facts about it, from its file if there is one."""
     if path and path.exists():
         return json.loads(path.read_text())
-    start = time.perf_counter()
-    made = facts | {"ours": cell.compute(facts["rounds"]), "version": refimpl.__version__}
+    start, records = time.perf_counter(), cell.compute(facts["rounds"])
+    error = float(np.std(records, ddof=1)) / math.sqrt(len(records)) if len(records) > 1 else ""
+    made = facts | {"ours": float(np.mean(records)), "error": error, "version": refimpl.__version__}
     made["seconds"] = time.perf_counter() - start
     if path:
         write(path, json.dumps(made, indent=1) + "\n")
@@ -437,4 +464,4 @@ def computed(facts: dict[str, Any], cell: Cell, path: Path | None) -> dict[str, 
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(ended(main))

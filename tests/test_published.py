@@ -54,9 +54,27 @@ def test_what_is_kept_can_be_shown_alone(published, capsys, tmp_path):
         ("SCC", "32.56", "50000"),
         ("IOS", "91.66", "50000"),
     ]
-    with pytest.raises(SystemExit):
-        published.main(["--kept"])
-    assert "--kept needs --out" in capsys.readouterr().err
+    assert published.main([str(table)]) == 0
+    assert capsys.readouterr().out == said
+    assert published.main(["peng", "--out", str(tmp_path / "out"), "--kept"]) == 0
+    assert "no numbers: without --kept they are computed" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("command", "message"),
+    [
+        ("--kept", "--kept needs --out"),
+        ("iso", "unknown table 'iso', choose from ios, peng, wu"),
+        ("ios --rows mea", "invalid choice: 'mea'"),
+        ("ios --rounds 0", "needs a whole number, 1 or more, got 0"),
+        ("peng --partition label-separated", "--partition label-separated is for ios, got peng"),
+    ],
+)
+def test_a_wrong_command_is_one_line(published, capsys, command, message):
+    with pytest.raises(SystemExit) as caught:
+        published.main(command.split())
+    assert caught.value.code == 2
+    assert message in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("steps", [0, 1, 5, 80])
@@ -73,7 +91,7 @@ def test_published_rules_learn_and_isolation_isolates(published):
     """A mean against isolation is as good as no communication, and IOS drops the isolators."""
     data = published.load(None, True)
     cell = {
-        (rule, attack): published.ios_cell(data, rule, attack, "label-separated", 300, 0)
+        (rule, attack): np.mean(published.ios_cell(data, rule, attack, "label-separated", 300, 0))
         for rule, attack in (("IOS", "isolation"), ("MH mean", "isolation"), ("no communication", "none"))
     }
     assert cell["IOS", "isolation"] > 60
@@ -98,14 +116,9 @@ def test_ios_reports_the_mean_of_its_last_ten_records(published, monkeypatch):
     said = iter([0.0, 100.0])  # at rounds 1 and 501
     monkeypatch.setattr(published, "accuracy", lambda *_: next(said))
     data = published.load(None, True)
-    assert published.ios_cell(data, "no communication", "none", "iid", 501, 0) == 50
+    assert published.ios_cell(data, "no communication", "none", "iid", 501, 0) == [0, 100]
     monkeypatch.setattr(published, "accuracy", lambda *_: 1.0)
-    monkeypatch.setattr(published.np, "mean", len)
-    assert published.ios_cell(data, "no communication", "none", "iid", 5200, 0) == 10
-
-
-def test_an_unknown_table_is_one_line(published, capsys):
-    with pytest.raises(SystemExit) as caught:
-        published.main(["iso"])
-    assert caught.value.code == 2
-    assert "unknown table 'iso', choose from ios, peng, wu" in capsys.readouterr().err
+    assert published.ios_cell(data, "no communication", "none", "iid", 5200, 0) == [1] * 10
+    cell = published.Cell("IOS", "none", 1.0, lambda rounds: [1.0, 3.0, 5.0])
+    made = published.computed({"rounds": 9}, cell, None)
+    assert (made["ours"], made["error"]) == (3, pytest.approx(2 / 3**0.5))

@@ -90,7 +90,7 @@ def test_a_system_runs_with_gpu(xp):
         ("--rules krum --graph-schedule matching", "rule krum needs a graph that stays the same, got matching"),
         (
             "--rules ios --graph-schedule every:2",
-            "round 1: worker 0, with 0 neighbours: ios needs f neighbours",
+            "round 1: ios: worker 0, with 0 neighbours: ios needs f neighbours",
         ),
         (
             "--rules d-sgd --graph-schedule one-way",

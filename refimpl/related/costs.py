@@ -49,24 +49,24 @@ def to_a_server(s: Setting, t: int) -> float:
 # --- What they refuse ---------------------------------------------------------------------------------------
 
 
-def undirected(s: Setting) -> None:
+def undirected(s: Setting, rounds: int) -> None:
     metropolis_weights(s.graph)  # refuses
 
 
-def complete(s: Setting) -> None:
+def complete(s: Setting, rounds: int) -> None:
     deaf = np.argwhere(~s.graph)
     if len(deaf):
         k, l = deaf[0]
         raise ValueError(f"everyone must hear everyone, but worker {k} does not hear worker {l}")
 
 
-GRADIENTS = 20_000  # about a second a round
+GRADIENTS = 20_000_000  # about an hour
 
 
-def small(s: Setting) -> None:
+def small(s: Setting, rounds: int) -> None:
     N, d = len(s.graph), size(s)
-    if N * d > GRADIENTS:
+    if rounds * N * d > GRADIENTS:
         raise ValueError(
-            f"a round would take {N} workers times {d} parameters = {N * d} gradients, more than {GRADIENTS}, "
-            "and a run hours or days: bridge-t does much the same with one gradient a worker"
+            f"{rounds} rounds of {N} workers times {d} parameters are {rounds * N * d:.2g} gradients, more "
+            f"than {GRADIENTS:.2g}, which take hours: bridge-t does much the same with one gradient a worker"
         )

@@ -18,27 +18,24 @@ def find(name: str) -> System:
 
 
 def check(name: str, s: Setting, schedule: Schedule | None = None, rounds: int = 1) -> None:
-    """Raises ValueError, naming the worker, if the system of that name cannot work in this setting.
-
-    With a schedule, if it cannot in one of the first so many rounds.
-    """
+    """Raises ValueError, naming the worker, if so many rounds of the system cannot be computed."""
     system = find(name)
     if not schedule:
-        return check_graph(name, system, s)
+        return check_graph(name, system, s, rounds)
     if system.fixed:
         raise ValueError(f"{name} needs a graph that stays the same, got a schedule")
     for t in range(1, rounds + 1):
         try:
-            check_graph(name, system, s._replace(graph=schedule(t)))
+            check_graph(name, system, s._replace(graph=schedule(t)), rounds)
         except ValueError as error:
             raise ValueError(f"round {t}: {error}") from None
 
 
-def check_graph(name: str, system: System, s: Setting) -> None:
+def check_graph(name: str, system: System, s: Setting, rounds: int) -> None:
     """Raises ValueError, naming the worker, if the system cannot work on this graph."""
     f = len(s.attackers)
     try:
-        system.suits(s)
+        system.suits(s, rounds)
     except ValueError as error:
         raise ValueError(f"{name}: {error}") from None
     for k in s.normal:
@@ -46,7 +43,7 @@ def check_graph(name: str, system: System, s: Setting) -> None:
         try:
             system.require(n, f)
         except ValueError as error:
-            raise ValueError(f"worker {k}, with {n - 1} neighbours: {error}") from None
+            raise ValueError(f"{name}: worker {k}, with {n - 1} neighbours: {error}") from None
 
 
 def bytes_per_round(name: str, s: Setting, schedule: Schedule | None, rounds: int) -> float:

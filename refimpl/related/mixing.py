@@ -19,7 +19,8 @@ def metropolis_weights(graph: np.ndarray) -> np.ndarray:
     one_way = np.argwhere(graph & ~graph.T)
     if len(one_way):
         k, l = one_way[0]
-        raise ValueError(f"metropolis_weights needs an undirected graph, but worker {l} sends to {k} only")
+        one = f"worker {l} sends to worker {k} and not vice versa"
+        raise ValueError(f"metropolis_weights needs an undirected graph, but {one}")
     edges = graph & ~np.eye(len(graph), dtype=bool)
     degree = edges.sum(axis=1)
     W = np.where(edges, 1 / (1 + np.maximum(degree[:, None], degree)), 0.0)

@@ -37,7 +37,7 @@ class System(NamedTuple):
     """(setting, round) -> bytes that a worker sends to all its neighbours, in the mean of the workers"""
     require: Callable[[int, int], None] = lambda n, f: None
     """raises ValueError if it is not defined for a neighbourhood of n models with f attackers"""
-    suits: Callable[[Setting], None] = lambda s: None
+    suits: Callable[[Setting, int], None] = lambda s, rounds: None
     """raises ValueError if it is not made for the graph or the size of the setting"""
     fixed: bool = False  # must the graph stay the same?
     options: Mapping[str, Any] = {}  # of its round, where other systems share the function
