@@ -5,6 +5,7 @@ import hashlib
 import http.client
 import lzma
 import os
+import shutil
 import sys
 import threading
 import time
@@ -149,7 +150,8 @@ def progress_bar(**options: Any) -> Any:
         from tqdm import tqdm
     except ImportError:
         return None
-    return tqdm(**options, leave=False)
+    columns = shutil.get_terminal_size().columns  # 80 of a terminal that does not say
+    return tqdm(**options, ncols=columns, leave=False)
 
 
 def one_line(error: BaseException | str) -> str:

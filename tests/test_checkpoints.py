@@ -172,17 +172,19 @@ def test_a_run_tells_how_far_it_is(whole, tmp_path, monkeypatch):
 
 
 def test_the_board_counts_work_by_what_was_estimated_and_time_by_what_it_took(tmp_path, monkeypatch):
-    clock = iter([0.0, 30.0, 30.0])
+    clock = iter([0.0, 30.0, 30.0, 30.0, 30.0])
     monkeypatch.setattr(progress.time, "monotonic", lambda: next(clock))
     files = [tmp_path / f"{name}_alie_seed0_12345678.json" for name in ("adaptive", "krum", "local")]
     board = progress.Board({files[0]: 60.0, files[1]: 20.0, files[2]: 20.0})
     board.finish("local_alie_seed0")
-    facts = {"share": 0.5, "epoch": 3, "worst": 0.8125}
+    facts = {"share": 0.5, "epoch": 3, "epochs": 6, "worst": 0.8125}
     progress.path_of(files[0]).write_text(json.dumps(facts))
     progress.path_of(files[1]).write_text("half a li")  # being written
     assert board.share() == pytest.approx(0.5)
     assert board.left() == pytest.approx(30)
-    assert board.line() == "1 of 3 runs done; adaptive_alie_seed0: epoch 4, worst 0.81; about 30 seconds left"
+    line = "1 of 3 runs done; adaptive_alie_seed0: epoch 4 of 6, worst 0.81; about 30 seconds left"
+    assert board.line() == line
+    assert board.short_line() == "1/3, 30 seconds left; adaptive_alie_seed0 4/6 worst 0.81"
 
 
 def test_where_there_is_no_terminal_a_line_comes_every_minute(monkeypatch, tmp_path, capsys):
@@ -190,7 +192,7 @@ def test_where_there_is_no_terminal_a_line_comes_every_minute(monkeypatch, tmp_p
     path = tmp_path / "adaptive_alie_seed0_12345678.json"
 
     def slowly():
-        progress.path_of(path).write_text(json.dumps({"share": 0.25, "epoch": 1, "worst": 0.5}))
+        progress.path_of(path).write_text(json.dumps({"share": 0.25, "epoch": 1, "epochs": 4, "worst": 0.5}))
         time.sleep(0.3)
         yield {
             "config": {"rule": "adaptive", "attack": "alie", "seed": 0},
@@ -200,7 +202,7 @@ def test_where_there_is_no_terminal_a_line_comes_every_minute(monkeypatch, tmp_p
 
     assert len(list(progress.shown(slowly(), progress.Board({path: 1.0})))) == 1
     said = capsys.readouterr().err.splitlines()
-    assert said[0].startswith("0 of 1 run done; adaptive_alie_seed0: epoch 2, worst 0.50; about ")
+    assert said[0].startswith("0 of 1 run done; adaptive_alie_seed0: epoch 2 of 4, worst 0.50; about ")
     assert said[-1] == "[1/1] adaptive alie seed 0: worst 0.50 in 1.0 s"
 
 

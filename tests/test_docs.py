@@ -72,7 +72,7 @@ def test_tests_that_a_page_names_exist(page):
 
 
 TABLE = re.compile(
-    r"^    python (-m refimpl\.experiments\.report|benchmarks/ablation\.py|benchmarks/cooperation\.py)"
+    r"^    python (-m refimpl\.experiments\.report|benchmarks/(?:ablation|cooperation|published)\.py)"
     r" (\S+\.csv|--show)\n\n((?:    .*\n|\n)+?)(?=\n?\S)",
     re.MULTILINE,
 )

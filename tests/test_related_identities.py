@@ -6,7 +6,7 @@ from numpy.testing import assert_allclose
 from problems import MODEL, after, initial, sends, setting
 from related_problems import BAND, DENSE, D, Quadratic, assert_same, batches, mu, peaceful, run
 
-from refimpl import graphs, related
+from refimpl import algorithm, graphs, related
 from refimpl.related import SYSTEMS, resilient, schedules
 
 
@@ -151,3 +151,17 @@ def test_the_penalty_pulls_by_its_size_and_no_more():
         run("tv-penalty", 3, s._replace(attack="none"), W, penalty=0.0),
         after(s._replace(rule="local", attack="none"), 3),
     )
+
+
+def test_diminishing_steps_of_the_penalty():
+    """Peng et al.'s: the ninth step is a third as long as the first one."""
+    s, W = setting(attackers=[]), initial()
+    batch = batches(s, 1)[0]
+
+    def moved(step_size, t):
+        start = algorithm.start(s, W)._replace(t=t - 1)
+        return related.engine("tv-penalty")(s._replace(step_size=step_size))(start, batch).state.W - W
+
+    steps = related.diminishing(0.3)
+    assert_allclose(moved(steps, 1), moved(0.3, 1), rtol=1e-12)
+    assert_allclose(moved(steps, 9), moved(0.3, 1) / 3, rtol=1e-9, atol=1e-15)

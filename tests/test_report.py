@@ -10,6 +10,7 @@ from refimpl.aggregate import RULES
 from refimpl.attacks import ATTACKS
 from refimpl.experiments import cli, compare, figures, report, runs, summary
 from refimpl.related import SYSTEMS
+from refimpl.released import of_task
 
 
 def result(rule, attack, seed, worst, lost=0, sent=1234.0):
@@ -195,6 +196,7 @@ def test_runs_of_other_options_are_a_table_of_their_own(folder, capsys):
 
 def test_the_report_draws_every_picture(folder, tmp_path, capsys):
     pytest.importorskip("matplotlib", reason="matplotlib is an extra")
+    tmp_path = tmp_path / "pictures"  # is made
     assert report.main([str(folder), "--pictures", str(tmp_path), "--format", "markdown"]) == 0
     assert capsys.readouterr().out.startswith("task spambase, workers 10, attackers 3, epochs 2\n\n| rule")
     names = {"accuracy", "loss", "whole", "attacker_weight", "passing", "workers", "trust_adaptive"}
@@ -257,10 +259,12 @@ def test_the_figure_is_a_png_and_a_pdf(tmp_path, results):
 
 
 def test_the_caption_says_what_the_panels_have_in_common():
-    expected = "A title\nN = 10, F = 3, seeds 0 to 1; worst test accuracy, own split"
+    expected = "A title\nN = 10, F = 3, seeds 0, 1; worst test accuracy, own split"
     assert figures.caption(GRID, "A title", ("worst_own",)) == expected
     alone = [run for run in GRID if run["config"]["attack"] == "none" and run["config"]["seed"] == 0]
-    assert figures.caption(alone, "A title", ("highest_loss", "worst_own")) == "A title: N = 10, F = 0, seed 0"
+    assert figures.caption(alone, "A title", ("highest_loss", "worst_own")) == (
+        "A title\nN = 10, F = 0, seed 0; accuracy on the own split"
+    )
 
 
 def test_panels_of_the_last_row_are_centred():
@@ -314,3 +318,56 @@ def test_every_rule_has_a_line_of_its_own_even_a_new_one(monkeypatch):
     assert styles["adaptive"].color == "#D55E00"
     assert styles["krum"] == ("#7F7F7F", "-", 0.9)
     assert styles["local"] == ("#000000", "--", 0.9)
+
+
+@pytest.mark.parametrize(
+    ("seeds", "expected"),
+    [
+        ([[4], [4]], "seed 4"),
+        ([[0, 1, 2], [0, 1, 2]], "seeds 0 to 2"),
+        ([[2, 0], [0, 2]], "seeds 0, 2"),
+        ([[0, 1], [0]], "seeds 0, 1 or fewer"),
+    ],
+)
+def test_the_caption_names_the_seeds_that_were_run(seeds, expected):
+    found = [result(rule, "foe", seed, 0.5) for rule, some in zip(RULES, seeds) for seed in some]
+    assert figures.seeds_of(found) == expected
+
+
+def test_a_run_of_one_seed_in_a_table_of_several_has_no_interval():
+    text = summary.text_table([run for run in GRID if run["config"]["attack"] == "none"] + ONE_SEED[1:2])
+    line = next(line for line in text.splitlines() if line.startswith("adaptive"))
+    assert line.split() == ["adaptive", "own", "0.51±0.13", "0.50"]
+
+
+def test_the_legend_fits_below_the_panels():
+    matplotlib = pytest.importorskip("matplotlib", reason="matplotlib is an extra")
+    from matplotlib.figure import Figure
+
+    some = [run for run in GRID if run["config"]["rule"] in ("adaptive", "inverse-risk", "average", "local")]
+    with matplotlib.rc_context(figures.TEXT):
+        fig = Figure(figsize=(2 * figures.PANEL, 2), layout="constrained")
+        for ax, attack in zip(fig.subplots(1, 2), ("none", "foe")):
+            figures.panel(ax, some, attack)
+        figures.legend(fig)
+        (made,) = fig.legends
+        assert made.get_window_extent().width <= fig.bbox.width
+        assert len(made.get_texts()) == 4
+
+
+@pytest.mark.parametrize("form", [summary.markdown_table, summary.latex_table])
+def test_tables_for_documents_explain_their_marks(form):
+    assert "Student's t" in form(GRID)
+    assert "paired t-test, Holm" in form(GRID)
+    assert "Student's t" not in form(ONE_SEED)
+
+
+def test_a_table_says_under_which_protocol_it_was_run():
+    config = {"task": "spambase", "workers": 10, "attackers": 3, "epochs": 2, "rule": "krum", "attack": "foe"}
+    paper, some, all_of_it = (
+        [{"config": config | {"released": on}}] for on in ([], ["adam"], of_task("spambase"))
+    )
+    assert runs.described(paper, paper).endswith("epochs 2")
+    assert runs.described(some, some).endswith("epochs 2, released adam")
+    assert runs.described(all_of_it, all_of_it).endswith("epochs 2, protocol released")
+    assert runs.described(paper, paper + all_of_it).endswith("epochs 2, protocol paper")

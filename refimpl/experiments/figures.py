@@ -71,7 +71,8 @@ def figure(results: Results, title: str, path: Path, shows: Sequence[str] = ("wo
             if len(epochs(results)) > 1 and i // columns == rows - 1:
                 ax.set_xlabel("epoch")
             if len(shows) > 1:
-                ax.set_ylabel(SHOWN[panels[i][1]].partition(",")[0])
+                along = ax.set_ylabel if len(epochs(results)) > 1 else ax.set_xlabel
+                along(SHOWN[panels[i][1]].partition(",")[0])
         fig.suptitle(caption(results, title, shows), fontsize=8)
         legend(fig)
         save(fig, path)
@@ -88,18 +89,43 @@ def centred(fig: Any, count: int, columns: int) -> list[Any]:
 
 def caption(results: Results, title: str, shows: Sequence[str]) -> str:
     """What the panels have in common."""
-    c, seeds = results[0]["config"], sorted({run["config"]["seed"] for run in results})
-    which = f"seeds {seeds[0]} to {seeds[-1]}" if len(seeds) > 1 else f"seed {seeds[0]}"
-    lies = any(ATTACKS[run["config"]["attack"]].lies for run in results)
-    sizes = f"N = {c['workers']}, F = {c['attackers'] if lies else 0}, {which}"
-    return f"{title}\n{sizes}; {SHOWN[shows[0]]}" if len(shows) == 1 else f"{title}: {sizes}"
+    what = SHOWN[shows[0]] if len(shows) == 1 else "accuracy on the own split"
+    return f"{headed(results, title)}\n{setting_of(results)}; {what}"
+
+
+def headed(results: Results, title: str) -> str:
+    """The title, and whether the runs are the paper's."""
+    return f"{title}, as in the released code" if results[0]["config"].get("released") else title
+
+
+def setting_of(results: Results) -> str:
+    """How many workers and attackers, and which seeds."""
+    c, lies = results[0]["config"], any(ATTACKS[run["config"]["attack"]].lies for run in results)
+    return f"N = {c['workers']}, F = {c['attackers'] if lies else 0}, {seeds_of(results)}"
+
+
+def seeds_of(results: Results) -> str:
+    """ "seed 0", "seeds 0 to 4", "seeds 0, 2"; and whether some runs have fewer."""
+    by_run: dict[tuple[str, str], list[int]] = {}
+    for run in results:
+        by_run.setdefault((run["config"]["rule"], run["config"]["attack"]), []).append(run["config"]["seed"])
+    seeds = sorted({seed for some in by_run.values() for seed in some})
+    if len(seeds) == 1:
+        return f"seed {seeds[0]}"
+    following = len(seeds) > 2 and seeds == list(range(seeds[0], seeds[-1] + 1))
+    which = f"{seeds[0]} to {seeds[-1]}" if following else ", ".join(map(str, seeds))
+    return f"seeds {which}" + (" or fewer" if min(map(len, by_run.values())) < len(seeds) else "")
 
 
 def legend(fig: Any) -> None:
-    """All rules below the panels, the paper's first."""
+    """All rules below the panels, the paper's first, in as many columns as there is room for."""
     handles, labels = fig.axes[0].get_legend_handles_labels()
-    columns = 4 if len(fig.axes) > 1 else 3
-    fig.legend(handles[::-1], labels[::-1], loc="outside lower center", ncols=columns, frameon=False)
+    for columns in (4, 3, 2):
+        place = {"loc": "outside lower center", "ncols": columns, "frameon": False}
+        made = fig.legend(handles[::-1], labels[::-1], **place)
+        if columns == 2 or made.get_window_extent().width <= fig.bbox.width:
+            return
+        made.remove()
 
 
 def save(fig: Any, path: Path) -> None:
@@ -142,9 +168,13 @@ def lines(ax: Any, results: Results, rules: list[str], attack: str, what: str) -
         mean, half = values.mean(axis=0), np.array([interval(v) for v in values.T])
         first = place * apart // len(RULES) % apart
         at = {"marker": marker_of(rule), "markersize": 3, "markevery": (first, apart)}
+        if apart == 1:  # too few epochs for that: markers around each other
+            at |= {"markersize": 3 + 0.8 * place, "fillstyle": "none" if place else "full"}
         ax.plot(x, mean, label=label_of(rule), **style._asdict(), **at)
         if len(values) > 1:
-            ax.fill_between(x, mean - half, mean + half, color=style.color, alpha=0.15, linewidth=0)
+            ax.fill_between(
+                x, np.maximum(mean - half, 0), mean + half, color=style.color, alpha=0.15, linewidth=0
+            )
     ax.set_xlim(0, x[-1] + 1)
     ax.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=5))
     if "loss" not in what and "passing" not in what:

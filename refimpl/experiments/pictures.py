@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from refimpl.attacks import ATTACKS
-from refimpl.experiments.figures import PANEL, TEXT, label_of, marker_of, save, style_of
+from refimpl.experiments.figures import PANEL, TEXT, headed, label_of, marker_of, save, setting_of, style_of
 from refimpl.experiments.summary import Results, present, rules_of, select
 
 
@@ -23,17 +23,19 @@ def trust(results: Results, rule: str, title: str, path: Path) -> None:
     runs = [select(results, rule, attack)[0] for attack in attacks]
     epochs = [int(epoch) for epoch in runs[0]["weights_at"]]
     with matplotlib.rc_context(TEXT):
-        size = (max(2, len(epochs)) * 0.7 * PANEL + 0.9, len(runs) * 0.75 * PANEL + 0.5)
+        size = (max(3, len(epochs)) * 0.7 * PANEL + 0.9, len(runs) * 0.75 * PANEL + 0.5)
         fig = Figure(figsize=size, layout="constrained")
         axes = fig.subplots(len(runs), len(epochs), squeeze=False)
         for row, run, attack in zip(axes, runs, attacks, strict=True):
             for ax, epoch in zip(row, epochs, strict=True):
                 image = matrix(ax, np.array(run["weights_at"][str(epoch)]), run["attackers"])
-            row[0].set_ylabel(attack)
+            row[0].set_ylabel(ATTACKS[attack].label.replace(" attack", "\nattack"))
         for ax, epoch in zip(axes[-1], epochs, strict=True):
             ax.set_xlabel(f"epoch {epoch}")
         fig.colorbar(image, ax=list(axes.flat), shrink=0.8, label="weight")
-        fig.suptitle(f"{title}: who trusts whom, {label_of(rule)}", fontsize=8)
+        about = f"{headed(results, title)}: who trusts whom, {label_of(rule)}"
+        how = "receivers down, senders across, attackers below a mark"
+        fig.suptitle(f"{about}\n{setting_of(runs)}; {how}", fontsize=8, wrap=True)
         save(fig, path)
 
 
@@ -57,7 +59,7 @@ def workers(results: Results, title: str, path: Path) -> None:
 
     attacks, rules = present(results, "attack", ATTACKS), rules_of(results)
     with matplotlib.rc_context(TEXT):
-        fig = Figure(figsize=(max(2, len(attacks)) * PANEL, 0.2 * len(rules) + 1.1), layout="constrained")
+        fig = Figure(figsize=(max(2.4, len(attacks)) * PANEL, 0.2 * len(rules) + 1.1), layout="constrained")
         axes = fig.subplots(1, len(attacks), squeeze=False, sharey=True)[0]
         for ax, attack in zip(axes, attacks, strict=True):
             for y, rule in enumerate(reversed(rules)):
@@ -68,5 +70,6 @@ def workers(results: Results, title: str, path: Path) -> None:
             ax.set_xlim(-0.03, 1.03)
             ax.grid(alpha=0.3, linewidth=0.5)
         axes[0].set_yticks(range(len(rules)), [label_of(rule) for rule in reversed(rules)])
-        fig.suptitle(f"{title}: every normal worker's test accuracy, own split", fontsize=8)
+        about = f"{setting_of(results)}; every normal worker's test accuracy, own split"
+        fig.suptitle(f"{headed(results, title)}\n{about}", fontsize=8)
         save(fig, path)

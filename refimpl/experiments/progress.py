@@ -39,7 +39,7 @@ def reporter(path: Path, rounds: int, epochs: int) -> Callable[[Callable[[], tra
         if time.monotonic() - last >= EVERY:
             now = progress()
             worst = now.history.get("worst_own", [])
-            facts = {"share": now.state.t / rounds, "epoch": now.state.t * epochs // rounds}
+            facts = {"share": now.state.t / rounds, "epoch": now.state.t * epochs // rounds, "epochs": epochs}
             facts["worst"] = worst[-1] if worst else None
             with contextlib.suppress(OSError):
                 write(path, json.dumps(facts))
@@ -89,13 +89,23 @@ class Board:
         runs = [f"{len(self.finished)} of {several(len(self.work), 'run')} done"]
         for path, now in sorted(self.running().items()):
             worst = "" if now["worst"] is None else f", worst {now['worst']:.2f}"
-            runs.append(f"{name_of(path)}: epoch {now['epoch'] + 1}{worst}")
+            runs.append(f"{name_of(path)}: epoch {now['epoch'] + 1} of {now['epochs']}{worst}")
         return "; ".join([*runs, f"about {duration(self.left())} left"])
+
+    def short_line(self) -> str:
+        """What fits beside a bar in 80 columns; of the runs under way one, in turn."""
+        text, running = f"{len(self.finished)}/{len(self.work)}, {duration(self.left())} left", self.running()
+        if running:
+            path = sorted(running)[int(time.monotonic() / EVERY) % len(running)]
+            now = running[path]
+            text += f"; {name_of(path)} {now['epoch'] + 1}/{now['epochs']}"
+            text += "" if now["worst"] is None else f" worst {now['worst']:.2f}"
+        return text
 
 
 def shown(results: Iterable[dict[str, Any]], board: Board) -> Iterator[dict[str, Any]]:
     """Passes results through: on a terminal with a bar that moves, else with lines, one a minute at least."""
-    bar = progress_bar(total=1.0, bar_format="{percentage:3.0f}% |{bar:20}| {desc}")
+    bar = progress_bar(total=1.0, bar_format="|{bar:6}| {desc}")
     over = threading.Event()
     watcher = threading.Thread(target=watch, args=[board, bar, over], daemon=True)
     watcher.start()
@@ -121,7 +131,7 @@ def watch(board: Board, bar: Any, over: threading.Event) -> None:
             say(board.line())
         else:
             bar.n = board.share()
-            bar.set_description_str(board.line())
+            bar.set_description_str(board.short_line())
 
 
 def several(count: int, what: str) -> str:

@@ -34,6 +34,8 @@ def main(argv: list[str] | None = None) -> int:
         print(runs.as_csv(results), end="")
         return 0
     folder = args.pictures or (args.path if args.path.is_dir() else None)
+    if folder:
+        p.need_folder(folder)
     for number, group in enumerate(runs.groups(results), start=1):
         print(f"{runs.described(group, results)}\n\n{FORMATS[args.format](group)}\n")
         if folder:

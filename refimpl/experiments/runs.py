@@ -16,6 +16,7 @@ from refimpl.experiments.fingerprint import code_of_rule
 from refimpl.experiments.summary import Results, Row, csv_text
 from refimpl.experiments.tasks import Config
 from refimpl.related import SYSTEMS
+from refimpl.released import of_task
 
 NUMBERS = ("worst_own", "mean_own", "worst_whole", "mean_whole", "highest_loss", "mean_loss", "not_finite")
 LISTENING = ("attacker_weight", "passing")
@@ -111,7 +112,18 @@ def described(results: Results, among: Results) -> str:
     c = results[0]["config"]
     apart = [n for n in APART if len({json.dumps(run["config"].get(n)) for run in among}) > 1]
     names = dict.fromkeys(["task", "workers", "attackers", "epochs", *apart])
-    return ", ".join(f"{name} {shown(c.get(name))}" for name in names)
+    names.pop("released", None)
+    facts = [f"{name} {shown(c.get(name))}" for name in names]
+    if len(protocols := {protocol(run["config"]) for run in results}) == 1:
+        facts += protocols - {"" if "released" in apart else "protocol paper"}
+    return ", ".join(facts)
+
+
+def protocol(config: dict[str, Any]) -> str:
+    """The paper's, the released code's, or what the run has of that."""
+    on = config.get("released") or []
+    everything = set(on) == set(of_task(config["task"]))
+    return "protocol paper" if not on else "protocol released" if everything else f"released {' '.join(on)}"
 
 
 def shown(value: Any) -> str:

@@ -52,7 +52,8 @@ def sent(results: Results) -> str:
     groups: dict[str, list[str]] = {}
     for rule in rules_of(results):
         amount = np.mean([run["bytes_per_round"] for run in results if run["config"]["rule"] == rule])
-        groups.setdefault(f"{amount / 1000:.3g} kB", []).append(rule)
+        kB = amount / 1000
+        groups.setdefault(f"{kB:.3g} kB" if kB < 1000 else f"{kB:.0f} kB", []).append(rule)
     usual, *others = sorted(groups, key=lambda amount: -len(groups[amount]))
     text = "".join(f"; {amount} with {', '.join(groups[amount])}" for amount in others)
     return textwrap.fill(f"A worker sends {usual} to all its neighbours together in a round{text}.", WIDTH)
@@ -98,34 +99,47 @@ def text_table(results: Results) -> str:
     some = max(1, (WIDTH - first - 6) // cell)
     blocks = [attacks[i : i + some] for i in range(0, len(attacks), some)]
     text = "\n\n".join(block_of(table, rules, block, first, cell) for block in blocks)
-    return "\n".join([text, *(note for mark, note in NOTES.items() if mark in text)])
+    return "\n".join([text, *notes(text)])
+
+
+MEAN, INTERVAL = "worst mean", "worst ±   "
+
+
+def head_of(rows: Iterable[Row]) -> str:
+    """What is in a cell."""
+    return INTERVAL if any(row["seeds"] > 1 for row in rows) else MEAN
 
 
 def block_of(
     table: dict[tuple[str, str], Row], rules: list[str], attacks: list[str], first: int, cell: int
 ) -> str:
     """The lines for some of the attacks; `first` and `cell` are the columns' widths."""
-    head = "worst ±   " if any(row["seeds"] > 1 for row in table.values()) else "worst mean"
+    head = head_of(table.values())
     lines = [
         f"{'':{first + 5}}" + "".join(f"{attack:>{cell}}" for attack in attacks),
         f"{'rule':{first}}{'test':5}" + "".join(f"{head:>{cell}}" for _ in attacks).rstrip(),
     ]
     for rule in rules:
         for test, name in (("own", rule), ("whole", "")):
-            cells = "".join(cell_of(table.get((rule, attack)), test).rjust(cell) for attack in attacks)
+            found = (table.get((rule, attack)) for attack in attacks)
+            cells = "".join(cell_of(row, test, head).rjust(cell) for row in found)
             lines.append(f"{name:{first}}{test:6}{cells}".rstrip())
     return "\n".join(lines)
 
 
-def cell_of(row: Row | None, test: str) -> str:
-    """ "0.81 0.92 ", over several seeds "0.81±0.05 ", each with a mark for models that were lost."""
+def cell_of(row: Row | None, test: str, head: str) -> str:
+    """ "0.81 0.92 ", over several seeds "0.81±0.05 ", each with a mark for models that were lost.
+
+    Below a head for several seeds, one that was run with a single one is "0.81".
+    """
     if row is None:
         return "- "
     worst, lost = row[f"worst_{test}"], "*" if row["not_finite"] else " "
-    if row["seeds"] == 1:
+    if head == MEAN:
         return f"{worst:.2f} {row[f'mean_{test}']:.2f}{lost}"
-    marks = ("=" if row[f"worst_{test}_level"] else "") + lost.strip()
-    return f"{worst:.2f}±{row[f'worst_{test}_interval']:.2f}{marks:<2}"
+    marks = ("=" if row[f"worst_{test}_level"] and row["seeds"] > 1 else "") + lost.strip()
+    half = f"±{row[f'worst_{test}_interval']:.2f}" if row["seeds"] > 1 else " " * 5
+    return f"{worst:.2f}{half}{marks:<2}"
 
 
 # --- For documents ------------------------------------------------------------------------------------------
@@ -135,25 +149,32 @@ def cells(results: Results) -> list[list[str]]:
     """The header, then for every rule the worst accuracy on the own and on the whole test data."""
     table = {(row["rule"], row["attack"]): row for row in rows(results)}
     rules, attacks = rules_of(results), present(results, "attack", ATTACKS)
-    lines = [["rule", "test", *attacks]]
+    lines, head = [["rule", "test", *attacks]], head_of(table.values())
     for rule in rules:
         for test in ("own", "whole"):
-            lines.append(
-                [rule, test, *(cell_of(table.get((rule, attack)), test).strip() for attack in attacks)]
-            )
+            found = (table.get((rule, attack)) for attack in attacks)
+            lines.append([rule, test, *(cell_of(row, test, head).strip() for row in found)])
     return lines
+
+
+def notes(text: str) -> list[str]:
+    """On the marks in a table."""
+    return [note for mark, note in NOTES.items() if mark in text]
 
 
 def markdown_table(results: Results) -> str:
     header, *lines = cells(results)
-    return "\n".join(f"| {' | '.join(line)} |" for line in [header, ["---"] * len(header), *lines])
+    table = "\n".join(f"| {' | '.join(line)} |" for line in [header, ["---"] * len(header), *lines])
+    return "\n\n".join([table, *notes(table)])
 
 
 def latex_table(results: Results) -> str:
     """A tabular, for booktabs."""
-    header, *lines = ([c.replace("±", r"$\pm$") for c in line] for line in cells(results))
+    header, *lines = cells(results)
     body = [r"\toprule", tex_line(header), r"\midrule", *map(tex_line, lines), r"\bottomrule"]
-    return "\n".join([rf"\begin{{tabular}}{{ll{'r' * (len(header) - 2)}}}", *body, r"\end{tabular}"])
+    comments = [f"% {note}" for note in notes("\n".join(body))]
+    text = "\n".join([rf"\begin{{tabular}}{{ll{'r' * (len(header) - 2)}}}", *body, r"\end{tabular}", *comments])
+    return text.replace("±", r"$\pm$")
 
 
 def tex_line(line: list[str]) -> str:
