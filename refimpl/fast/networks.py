@@ -25,7 +25,7 @@ from refimpl.models import Layer, Model, Network
 
 STAGE = (layers.conv2d, layers.relu, layers.maxpool2d)
 STACK = (
-    4 * FLOATS
+    2 * FLOATS
 )  # numbers of all models' first hidden layer at a time: fewer cost more, as panels are packed anew
 
 

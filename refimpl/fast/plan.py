@@ -198,7 +198,7 @@ def local_rows(
         mine = np.arange(s.y.shape[1]) < sizes[0][:, None]
         for stage in stages:
             some = mine[:, stage]
-            X, y, length = s.X[k[0], stage][some], s.y[k[0], stage][some], some.sum(axis=1)
+            X, y, length = s.X[k[0]][:, stage][some], s.y[k[0]][:, stage][some], some.sum(axis=1)
             found.append(Rows(network.prepared(X)[None, None], y[None, None], np.cumsum(length) - length))
         return found
     step = SLICE * grain(xp)

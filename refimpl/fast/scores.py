@@ -69,14 +69,33 @@ def passing_risks(network: Batched, M: Array, stages: list[Rows], count: Array, 
     that has lost more on some of the rows than the receiver's own on all of them is out, and need not see the
     others. When workers have specialised, an eighth of the rows decides about most.
     """
-    mine = np.arange(len(M)) == own[:, None]  # (m, n)
-    bound = np.sum([sums_of_losses(network, M, rows, mine)[mine] for rows in stages], axis=0)[:, None]
-    bound = bound * (1 + SLACK) + 4 * np.finfo(M.dtype).eps * count  # rounding
-    r, left = np.zeros(mine.shape, M.dtype), np.ones(mine.shape, bool)
+    shape = len(own), len(M)
+    bound = own_sums(network, M, stages, own)[:, None] * (1 + SLACK) + 4 * np.finfo(M.dtype).eps * count
+    r, left = np.zeros(shape, M.dtype), np.ones(shape, bool)
     for rows in stages:
         r += sums_of_losses(network, M, rows, left)
         left &= ~(r > bound)  # NaN is left to the rule
     return np.where(left, r / count, np.inf)
+
+
+def own_sums(network: Batched, M: Array, stages: list[Rows], own: Array) -> np.ndarray:
+    """Of each receiver's own model on its rows: -> (m,)."""
+    sums, starts = np.zeros(len(own), M.dtype), [starts_of(rows, len(own)) for rows in stages]
+
+    def score(j: int) -> None:
+        parts = [(rows, slice(*at[j : j + 2])) for rows, at in zip(stages, starts, strict=True)]
+        X, y = (np.concatenate([rows[i][0, 0, part] for rows, part in parts]) for i in (0, 1))
+        sums[j] = cross_entropy(network.logits(M[own[j]], X), y).sum()
+
+    each(score, range(len(own)))
+    return sums
+
+
+def starts_of(rows: Rows, m: int) -> np.ndarray:
+    """Where each of m receivers' rows begin, and where the last one's end: (m + 1,)."""
+    total = rows.y.shape[-1]
+    starts = np.arange(m) * (total // m) if isinstance(rows.starts, int) else rows.starts
+    return np.append(starts, total)
 
 
 def sums_of_losses(network: Batched, M: Array, rows: Rows, wanted: np.ndarray) -> np.ndarray:
@@ -84,11 +103,10 @@ def sums_of_losses(network: Batched, M: Array, rows: Rows, wanted: np.ndarray) -
 
     Equal models have equal sums as long as the same of theirs are wanted: they are computed in the same way.
     """
-    m, (X, y) = len(wanted), (rows.X[0, 0], rows.y[0, 0])
-    starts = np.arange(m) * (len(y) // m) if isinstance(rows.starts, int) else rows.starts
+    X, y, starts = rows.X[0, 0], rows.y[0, 0], starts_of(rows, len(wanted))
     if wanted.mean() > 0.7:  # then one product of all is faster
-        return np.add.reduceat(network.losses_of_all(M[None], rows.X, rows.y)[0], starts, axis=-1).T
-    sums, length = np.zeros(wanted.shape, M.dtype), np.diff(starts, append=len(y))
+        return np.add.reduceat(network.losses_of_all(M[None], rows.X, rows.y)[0], starts[:-1], axis=-1).T
+    sums, length = np.zeros(wanted.shape, M.dtype), np.diff(starts)
 
     def score(l: int) -> None:
         k = np.flatnonzero(wanted[:, l])
