@@ -84,7 +84,8 @@ def own_sums(network: Batched, M: Array, stages: list[Rows], own: Array) -> np.n
 
     def score(j: int) -> None:
         parts = [(rows, slice(*at[j : j + 2])) for rows, at in zip(stages, starts, strict=True)]
-        X, y = (np.concatenate([rows[i][0, 0, part] for rows, part in parts]) for i in (0, 1))
+        X = np.concatenate([rows.X[0, 0, part] for rows, part in parts])
+        y = np.concatenate([rows.y[0, 0, part] for rows, part in parts])
         sums[j] = cross_entropy(network.logits(M[own[j]], X), y).sum()
 
     each(score, range(len(own)))
