@@ -35,7 +35,7 @@ SIX = "--rules adaptive average medoid trimmed-mean median krum --attacks sign-f
 GRIDS: dict[str, tuple[str | None, int]] = {
     "spambase": ("", 20),
     "har": (f"{SIX} --epochs 10", 50),
-    "mnist": (None, 5),
+    "mnist": (None, 8),
 }
 
 

@@ -280,3 +280,18 @@ def test_what_a_user_has_added_reaches_another_process(monkeypatch):
         assert RULES["mine"].compute(np.ones((2, 3)), None, 0, 0).tolist() == [2, 2, 2]
         assert RULES["average"].label == "another"
         assert all(RULES[name] is before[name] for name in set(before) - {"average"})
+
+
+def test_the_estimate_is_of_workers_that_know_their_labels():
+    """On data of two labels a worker, their own models are then the best ones from the first round on."""
+    c = config(task="digits", partition="two-labels", epochs=1, optimizer="adam", dtype="float32", batch_size=8)
+    setting, _, W = tasks.build(c)
+    knowing = grid.knowing_labels(setting, W)
+    assert (knowing[:, :-10] == W[:, :-10]).all()
+    for k in range(3):
+        mine = [float(setting.model.risk(w, setting.X[k, :20], setting.y[k, :20])) for w in knowing[:5]]
+        assert np.argmin(mine) == k
+    assert grid.seconds(c, None) > 0
+    network = setting.model
+    other = setting._replace(model=type("Own", (), {"layout": network.layout})())
+    assert grid.knowing_labels(other, W) is W
