@@ -37,6 +37,7 @@ class Seen(NamedTuple):
     seed: int
     epochs: int
     engine: Any
+    every: int
     devices: list[int]  # asked for
 
 
@@ -48,7 +49,7 @@ def seen(run):
         found.extend(args)
         return train.Result(args[2], {}, None, {}, {})
 
-    other = tasks.TASKS["spambase"]._replace(model=lambda: models.mlp([57, 3, 2]))
+    other = tasks.TASKS["spambase"]._replace(model=lambda: models.mlp([57, 3, 2]), evaluate_every=3)
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(tasks.TASKS, "another", other)
         patch.setattr(train, "run", stand_in)
@@ -68,7 +69,8 @@ def enclosed(function, name):
 
 # A value that is not the default, and what shows that it has arrived. A new field needs a line here.
 FIELDS = {
-    "task": ("another", lambda s: s.setting.model.layout.size == 57 * 3 + 3 + 3 * 2 + 2 == s.W.shape[1]),
+    "task": ("another", lambda s: s.setting.model.layout.size == 57 * 3 + 3 + 3 * 2 + 2 == s.W.shape[1]
+             and s.every == 3),
     "rule": ("median", lambda s: s.setting.rule == "median"),
     "attack": ("foe", lambda s: s.setting.attack == "foe"),
     "seed": (1, lambda s: s.seed == 1),
