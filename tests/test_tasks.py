@@ -201,7 +201,7 @@ def test_the_cnn_learns_two_digits_a_worker(small_mnist):
     quick = configs("mnist", "--rules adaptive --attacks sign-flip --epochs 3 --batch-size 8 --lr 0.003")[0]
     history = grid.run(quick)["history"]
     assert history["mean_own"][-1] > 0.9
-    assert history["mean_loss"][-1] < history["mean_loss"][0]
+    assert history["mean_loss"] == [pytest.approx(0.14, abs=0.1)]  # of one evaluation; log 10 = 2.3 by chance
 
 
 @pytest.mark.slow
