@@ -373,8 +373,8 @@ TABLES: dict[str, tuple[Callable[[argparse.Namespace], Iterator[Cell]], int]] = 
     "peng": (peng, 5_000),
     "wu": (wu, 15_000),
 }
-ROWS = list(dict.fromkeys([*IOS_TABLE["iid"], *PENG, *WU_RULES]))
-COLUMNS = list(dict.fromkeys([*IOS_COLUMNS, *WU]))
+ROWS = {"ios": list(IOS_TABLE["iid"]), "peng": list(PENG), "wu": list(WU_RULES)}
+COLUMNS = {"ios": list(IOS_COLUMNS), "peng": ["none"], "wu": list(WU)}
 Row = dict[str, Any]
 
 
@@ -384,8 +384,8 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--data-dir", help="folder with MNIST; default: the cache")
     parser.add_argument("--rounds", type=whole_number(1), help="default: as many as theirs")
     parser.add_argument("--partition", choices=list(IOS_TABLE), default="iid", help="of ios")
-    parser.add_argument("--rows", nargs="+", choices=ROWS, metavar="RULE", help="only these")
-    parser.add_argument("--columns", nargs="+", choices=COLUMNS, metavar="ATTACK", help="only these")
+    parser.add_argument("--rows", nargs="+", metavar="RULE", help="only these")
+    parser.add_argument("--columns", nargs="+", metavar="ATTACK", help="only these")
     parser.add_argument("--seed", type=whole_number(0), default=0)
     parser.add_argument("--out", type=Path, help="folder for a file per number; kept if it is there")
     parser.add_argument("--kept", action="store_true", help="only numbers that are in --out already")
@@ -396,6 +396,10 @@ def main(argv: list[str] | None = None) -> int:
         parser.error(f"unknown table {sorted(unknown)[0]!r}, choose from {', '.join(TABLES)}")
     if options.partition != "iid" and "ios" not in tables:
         parser.error(f"--partition {options.partition} is for ios, got {', '.join(tables)}")
+    for asked, of in ((options.rows, ROWS), (options.columns, COLUMNS)):
+        there = [name for table in tables for name in of.get(table, [])]
+        if strange := set(asked or []) - set(there):
+            parser.error(f"{', '.join(tables)} has no {sorted(strange)[0]!r}, choose from {', '.join(there)}")
     if options.kept and not options.out:
         parser.error("--kept needs --out")
     if options.out:

@@ -65,7 +65,8 @@ def test_what_is_kept_can_be_shown_alone(published, capsys, tmp_path):
     [
         ("--kept", "--kept needs --out"),
         ("iso", "unknown table 'iso', choose from ios, peng, wu"),
-        ("ios --rows mea", "invalid choice: 'mea'"),
+        ("ios --rows mean", "ios has no 'mean', choose from no communication, MH mean, median"),
+        ("peng wu --columns alie", "peng, wu has no 'alie', choose from none, none, gaussian"),
         ("ios --rounds 0", "needs a whole number, 1 or more, got 0"),
         ("peng --partition label-separated", "--partition label-separated is for ios, got peng"),
     ],

@@ -334,6 +334,48 @@ def test_the_caption_names_the_seeds_that_were_run(seeds, expected):
     assert figures.seeds_of(found) == expected
 
 
+def test_the_title_says_how_much_is_of_the_released_code():
+    def titled(on):
+        return figures.headed([{"config": {"task": "spambase", "released": on}}], "A title")
+
+    assert titled([]) == "A title"
+    assert titled(["adam"]) == "A title, 1 of the released code's differences"
+    assert titled(of_task("spambase")) == "A title, protocol released"
+
+
+def test_dots_have_the_name_of_their_number_below(monkeypatch):
+    pytest.importorskip("matplotlib", reason="matplotlib is an extra")
+    made = []
+    monkeypatch.setattr(figures, "save", lambda fig, path: made.append(fig))
+    once = [run | {"history": {m: v[-1:] for m, v in run["history"].items()}} for run in GRID]
+    for runs_of in (once, GRID):
+        figures.figure(runs_of, "A title", None, ("worst_own", "mean_own"))
+    dots, curves = (fig.axes[0] for fig in made)
+    assert (dots.get_xlabel(), dots.get_ylabel()) == ("worst test accuracy", "")
+    assert curves.get_ylabel() == "worst test accuracy"
+
+
+def test_systems_have_markers_of_a_usual_size_on_short_runs():
+    matplotlib = pytest.importorskip("matplotlib.figure", reason="matplotlib is an extra")
+    ax = matplotlib.Figure().subplots()
+    figures.panel(ax, [result(system, "foe", 0, 0.5) for system in SYSTEMS], "foe")
+    assert max(line.get_markersize() for line in ax.lines) < 10
+
+
+def test_runs_that_were_evaluated_at_other_epochs_share_a_panel():
+    matplotlib = pytest.importorskip("matplotlib.figure", reason="matplotlib is an extra")
+    ax = matplotlib.Figure().subplots()
+    seldom = result("krum", "foe", 0, 0.5) | {"evaluated": [4]}
+    seldom["history"] = {m: v[-1:] for m, v in seldom["history"].items()}
+    figures.panel(ax, [result("adaptive", "foe", 0, 0.5) | {"evaluated": [2, 4]}, seldom], "foe")
+    assert [line.get_xdata().tolist() for line in ax.lines] == [[4], [2, 4]]
+
+
+def test_large_amounts_are_written_out():
+    assert "sends 6590 kB to all" in summary.sent([result("krum", "foe", 0, 0.5, sent=6.59e6)])
+    assert "sends 86.5 kB to all" in summary.sent([result("krum", "foe", 0, 0.5, sent=86544)])
+
+
 def test_a_run_of_one_seed_in_a_table_of_several_has_no_interval():
     text = summary.text_table([run for run in GRID if run["config"]["attack"] == "none"] + ONE_SEED[1:2])
     line = next(line for line in text.splitlines() if line.startswith("adaptive"))

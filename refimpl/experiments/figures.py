@@ -13,6 +13,7 @@ from refimpl.experiments.compare import interval
 from refimpl.experiments.files import write
 from refimpl.experiments.summary import Results, present, rules_of, select
 from refimpl.related import SYSTEMS
+from refimpl.released import of_task
 
 # Colour-blind safe (Okabe and Ito), for the rules in the order of RULES, then systems.
 COLOURS = ("#D55E00", "#E69F00", "#0072B2", "#56B4E9", "#009E73", "#CC79A7", "#7F7F7F")
@@ -94,8 +95,12 @@ def caption(results: Results, title: str, shows: Sequence[str]) -> str:
 
 
 def headed(results: Results, title: str) -> str:
-    """The title, and whether the runs are the paper's."""
-    return f"{title}, as in the released code" if results[0]["config"].get("released") else title
+    """The title, and how much of the released code's protocol the runs have."""
+    c = results[0]["config"]
+    if not c.get("released"):
+        return title
+    some = f"{len(c['released'])} of the released code's differences"
+    return f"{title}, {'protocol released' if set(c['released']) == set(of_task(c['task'])) else some}"
 
 
 def setting_of(results: Results) -> str:
@@ -161,21 +166,21 @@ def lines(ax: Any, results: Results, rules: list[str], attack: str, what: str) -
     """A line per rule; markers at different epochs, so that curves that coincide are told apart."""
     from matplotlib.ticker import MaxNLocator
 
-    x = np.array(epochs(results))
-    apart = max(1, len(x) // 5)  # epochs between two markers of a rule
-    for rule in reversed(rules):  # the paper's rule on top
+    for i, rule in reversed(list(enumerate(rules))):  # the paper's rule on top
+        x = np.array(epochs(select(results, rule, attack)))
+        apart = max(1, len(x) // 5)  # epochs between two markers of a rule
         values, style, place = curves(results, rule, attack, what), style_of(rule), place_of(rule)
         mean, half = values.mean(axis=0), np.array([interval(v) for v in values.T])
         first = place * apart // len(RULES) % apart
         at = {"marker": marker_of(rule), "markersize": 3, "markevery": (first, apart)}
         if apart == 1:  # too few epochs for that: markers around each other
-            at |= {"markersize": 3 + 0.8 * place, "fillstyle": "none" if place else "full"}
+            at |= {"markersize": 3 + 0.8 * min(i, 8), "fillstyle": "none" if i else "full"}
         ax.plot(x, mean, label=label_of(rule), **style._asdict(), **at)
         if len(values) > 1:
             ax.fill_between(
                 x, np.maximum(mean - half, 0), mean + half, color=style.color, alpha=0.15, linewidth=0
             )
-    ax.set_xlim(0, x[-1] + 1)
+    ax.set_xlim(0, epochs(results)[-1] + 1)
     ax.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=5))
     if "loss" not in what and "passing" not in what:
         ax.set_ylim(-0.03, 1.03)  # a line at 0 is seen beside the axis
