@@ -11,9 +11,9 @@ from refimpl.aggregate import RULES
 from refimpl.attacks import ATTACKS
 from refimpl.experiments.compare import interval
 from refimpl.experiments.files import write
+from refimpl.experiments.runs import protocol
 from refimpl.experiments.summary import Results, present, rules_of, select
 from refimpl.related import SYSTEMS
-from refimpl.released import of_task
 
 # Colour-blind safe (Okabe and Ito), for the rules in the order of RULES, then systems.
 COLOURS = ("#D55E00", "#E69F00", "#0072B2", "#56B4E9", "#009E73", "#CC79A7", "#7F7F7F")
@@ -97,10 +97,11 @@ def caption(results: Results, title: str, shows: Sequence[str]) -> str:
 def headed(results: Results, title: str) -> str:
     """The title, and how much of the released code's protocol the runs have."""
     c = results[0]["config"]
-    if not c.get("released"):
+    which = protocol(c)
+    if which == "protocol paper":
         return title
     some = f"{len(c['released'])} of the released code's differences"
-    return f"{title}, {'protocol released' if set(c['released']) == set(of_task(c['task'])) else some}"
+    return f"{title}, {which if which == 'protocol released' else some}"
 
 
 def setting_of(results: Results) -> str:

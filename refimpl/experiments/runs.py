@@ -121,9 +121,10 @@ def described(results: Results, among: Results) -> str:
 
 def protocol(config: dict[str, Any]) -> str:
     """The paper's, the released code's, or what the run has of that."""
-    on = config.get("released") or []
-    everything = set(on) == set(of_task(config["task"]))
-    return "protocol paper" if not on else "protocol released" if everything else f"released {' '.join(on)}"
+    on = config.get("released")
+    if not on:
+        return "protocol paper"
+    return "protocol released" if set(on) == set(of_task(config["task"])) else f"released {' '.join(on)}"
 
 
 def shown(value: Any) -> str:

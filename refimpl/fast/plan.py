@@ -186,7 +186,7 @@ def in_stages(s: Setting, network: Batched | None, sizes: np.ndarray) -> bool:
 
 
 def local_rows(
-    s: Setting, network: Batched, k: Array, sizes: np.ndarray, stages: tuple[slice, ...] = WHOLE
+    s: Setting, network: Batched, k: Array, sizes: np.ndarray, stages: tuple[slice, ...]
 ) -> list[Rows]:
     """All data of the receivers k (u, m), which have `sizes` (u, m) rows, those with most first.
 
