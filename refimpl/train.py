@@ -2,7 +2,8 @@
 
 A *round* is one pass of Algorithm 1's outer loop. An *epoch* is as many rounds as it takes the workers to read,
 on average, their local data once. An *engine* takes a setting and returns a function that computes rounds:
-(state, batch, signals) -> a result with the next `state` and the `weights`, (N, N) or None. `plain` is the
+(state, batch, signals) -> a result with the next `state` and the `weights`, (N, N) or None; one that passes on
+more than the state from round to round says with `resumable` after which rounds it does not. `plain` is the
 specification; `fast` computes the same for all workers at once.
 """
 
@@ -227,8 +228,8 @@ def run(
 ) -> Result:
     """Trains from the initial parameters W (N, d); evaluates after every so many epochs and after the last.
 
-    `after_round` is called after every round but the last, with a function that tells where the run is. Given
-    that as `since`, another run of the same setting ends with the same bytes.
+    `after_round` is called after rounds from which a run can go on, with a function that tells where it is.
+    Given that as `since`, another run of the same setting ends with the same bytes.
     """
     check(s)
     if not isinstance(epochs, int | np.integer) or epochs < 1:
@@ -256,6 +257,7 @@ def run(
                 history.setdefault(name, []).append(value)
         if t == epochs * drawn.rounds:
             break
-        after_round(lambda: Progress(result.state, drawn.place(), history, weights_at))  # noqa: B023
+        if getattr(result, "resumable", True):
+            after_round(lambda: Progress(result.state, drawn.place(), history, weights_at))  # noqa: B023
     accuracy = {"own": to_host(workers[0]).tolist(), "whole": to_host(workers[1]).tolist()}
     return Result(result.state.W, history, weights_at.get(epochs), weights_at, accuracy)

@@ -3,7 +3,7 @@
 import numpy as np
 
 from refimpl import models
-from refimpl.fast import conv_pool, distances, engine, networks, plan, released, rules, scores
+from refimpl.fast import carried, conv_pool, distances, engine, networks, plan, released, rules, scores
 
 
 def killer(module):
@@ -12,7 +12,7 @@ def killer(module):
 
 
 whole, many, near, pooled, twin = map(killer, ("engine", "networks", "distances", "conv_pool", "fast_rules"))
-theirs, staged = killer("fast_released"), killer("scores")
+theirs, staged, carry = map(killer, ("fast_released", "scores", "carried"))
 
 
 def same(rule, attack="sign-flip"):
@@ -73,7 +73,7 @@ def of_the_next_worker(local_steps):
 
 
 def of_the_last_round(local_steps):
-    return lambda p, state, X, y, t: local_steps(p, state, X, y, t - 1)
+    return lambda p, state, X, y, t, *rest: local_steps(p, state, X, y, t - 1, *rest)
 
 
 def last_message_for_all(attack):
@@ -115,6 +115,15 @@ def negated_bias(backward):
         networks.tensor(dw, convolutions[0][1])[...] *= -1
 
     return mutant
+
+
+def carried_with(**methods):
+    """A class like Carried with these of its methods changed."""
+    return lambda f: type("Mutant", (f,), {name: change(getattr(f, name)) for name, change in methods.items()})
+
+
+def carried_rounds(rule, attack):
+    return carry("carried_rounds_are_the_specifications", model="mlp", rule=rule, attack=attack)
 
 
 E, D, C, N, R = engine, distances, conv_pool, networks, rules
@@ -180,6 +189,24 @@ MUTANTS = [
     ("a sum goes to the next receiver", scores, "sums_of_losses",
      lambda f: lambda *args: np.roll(f(*args), 1, axis=0),
      staged("whoever_passes_has_its_risk_and_no_other_is_trusted")),
+    # --- Products carried from round to round
+    ("the weights of the next receiver", E, "Carried", carried_with(
+        keep=lambda f: lambda self, W, c: f(self, W, None if c is None else np.roll(c, 1, axis=0))),
+     carried_rounds("adaptive", "none"), carried_rounds("inverse-risk", "alie")),
+    ("the rows of a batch in another order", E, "Carried", carried_with(
+        risks=lambda f: lambda self, M, state, batch, delta: f(self, M, state, batch[:, ::-1], delta)),
+     carried_rounds("inverse-risk", "none")),
+    ("no step", E, "Carried", carried_with(
+        risks=lambda f: lambda self, M, state, batch, delta: f(self, M, state, batch, 0 * delta)),
+     carried_rounds("inverse-risk", "sign-flip")),
+    ("carried over from any state", E, "Carried", carried_with(
+        risks=lambda f: lambda self, M, state, batch, delta:
+            f(self, M, state if self.W is None else state._replace(W=self.W), batch, delta)),
+     carry("products_are_carried_only_from_the_round_before")),
+    ("infinite products are carried", carried, "all_finite", lambda f: lambda W: True,
+     carry("nothing_is_carried_over_from_what_is_not_finite", value=-1e308)),
+    ("a run may go on after any round", E, "from_scratch", lambda f: lambda t: True,
+     carry("a_run_that_was_stopped_goes_on_to_the_same_bytes", attack="alie")),
     # --- Rules
     ("combine lets 0 * NaN through", E, "combine_into", as_if_finite, same("adaptive", "each its own NaN")),
     ("the shortcut of combine for everything", R, "combine_into", as_if_finite,

@@ -4,6 +4,7 @@ The tests are called directly, on a copy of their module that is imported after 
 hypothesis tests draw the same examples every time and do not shrink.
 """
 
+import contextlib
 import importlib.util
 from pathlib import Path
 
@@ -47,7 +48,24 @@ def test_a_mutant_is_killed(where, name, mutate, killers, monkeypatch, request):
         monkeypatch.setattr(where, name, mutate(getattr(where, name)))
     for module, test, parameters in killers:
         with pytest.raises((AssertionError, pytest.fail.Exception)):
-            getattr(copy_of(module), test)(**parameters)
+            call(module, test, parameters)
+
+
+KILLERS = {str(killer): killer for mutant in MUTANTS for killer in mutant[4:]}
+
+
+@pytest.mark.parametrize(("module", "test", "parameters"), KILLERS.values(), ids=range(len(KILLERS)))
+@pytest.mark.slow
+def test_what_kills_a_mutant_passes_without_one(module, test, parameters):
+    if not hasattr(getattr(importlib.import_module(module), test), "hypothesis"):  # these would take minutes
+        call(module, test, parameters)
+
+
+def call(module, test, parameters):
+    """The test, on a copy of its module, in the surroundings that the module wants for its tests."""
+    copy = copy_of(module)
+    with getattr(copy, "surroundings", contextlib.nullcontext)():
+        getattr(copy, test)(**parameters)
 
 
 def test_mutants_patch_public_names_only():

@@ -1,5 +1,6 @@
 """Risks in stages: whoever passes the filter of Eq. (6) has the same risk as ever, and nobody else passes."""
 
+import contextlib
 from unittest import mock
 
 import numpy as np
@@ -18,9 +19,16 @@ from refimpl.fast.parts import threads
 ROWS = [23, 8, 40, 9, 17, 8, 31]
 
 
-@pytest.fixture(autouse=True)
-def _however_small():
+@contextlib.contextmanager
+def surroundings():
+    """Of every test here, however small its problem; test_mutants.py, which calls tests directly, enters it."""
     with mock.patch.object(plan, "STAGED", 0):
+        yield
+
+
+@pytest.fixture(autouse=True)
+def _within():
+    with surroundings():
         yield
 
 

@@ -5,6 +5,8 @@ specification and the test that proves the two equal. No file of the specificati
 
 engine.py       a round for all workers at once; plain: algorithm.round_
 plan.py         what a run computes once
+scores.py       the risks of what receivers hear; plain: algorithm.risk
+carried.py      the same on all local data, from products carried from round to round
 networks.py     forward and backward passes of many models; plain: models.Network
 elementwise.py  ReLU and cross-entropy; plain: layers
 conv_pool.py    convolution and pooling in one step; plain: layers.conv2d, layers.maxpool2d

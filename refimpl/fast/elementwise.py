@@ -20,11 +20,11 @@ def with_one(x: Array) -> Array:
     return longer
 
 
-def relu(x: Array) -> Array:
-    """`layers.relu` in place. numpy is three times as fast with an array of zeros as with the number 0."""
+def relu(x: Array, out: Array | None = None) -> Array:
+    """`layers.relu`, in place or to `out`. numpy takes a third of the time with an array of zeros for the 0."""
     xp = module_of(x)
     shape = x.shape[-2:] if x.shape[-1] < 1000 else x.shape[-1:]
-    return xp.maximum(x, _zeros(shape, x.dtype.str) if xp is np else 0, out=x)
+    return xp.maximum(x, _zeros(shape, x.dtype.str) if xp is np else 0, out=x if out is None else out)
 
 
 @functools.lru_cache(maxsize=64)

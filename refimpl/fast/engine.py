@@ -16,6 +16,7 @@ from refimpl.aggregate import RULES
 from refimpl.algorithm import Setting, State
 from refimpl.arrays import Array, module_of, quiet, to_host
 from refimpl.attacks import ATTACKS
+from refimpl.fast.carried import Carried, from_scratch
 from refimpl.fast.parts import FLOATS, boxes, each, gather, grain, keep_memory
 from refimpl.fast.plan import Chunk, Group, Plan, plan
 from refimpl.fast.rules import COORDINATEWISE, all_finite, combine_into
@@ -31,6 +32,11 @@ class Result(NamedTuple):
     state: State
     plan: Plan
     weights_by_group: list[Array]  # (u, m, n) each; empty if the rule does not weigh
+
+    @property
+    def resumable(self) -> bool:
+        """Whether an engine made anew goes on to the same bytes: the next round carries nothing over."""
+        return not self.plan.carries or from_scratch(self.state.t)
 
     @property
     def weights(self) -> np.ndarray | None:
@@ -54,19 +60,22 @@ def engine(setting: Setting) -> Callable[..., Result]:
     """A function that computes rounds: (state, batch, signals) -> Result. Plain: `train.plain`."""
     keep_memory()
     prepared = plan(setting)
-    return partial(round_, prepared)
+    return partial(round_, prepared, Carried(prepared) if prepared.carries else None)
 
 
 # --- Once a round -------------------------------------------------------------------------------------------
 
 
 @quiet
-def round_(p: Plan, state: State, batch: Array, signals: Array | None = None) -> Result:
+def round_(
+    p: Plan, carried: Carried | None, state: State, batch: Array, signals: Array | None = None
+) -> Result:
     """`algorithm.round_`, for all workers at once."""
     s, t = p.setting, state.t + 1
     X, y = s.X[p.workers, batch], s.y[p.workers, batch]
     X = p.network.prepared(X) if p.network else X
-    sent, W, memory = local_steps(p, state, X, y, t)
+    delta = np.empty((*batch.shape, p.network.dense[0].h), X.dtype) if carried and p.network else None
+    sent, W, memory = local_steps(p, state, X, y, t, delta)
     attack(p, sent, W, signals)
     weights: list[Array | None] = [None] * len(p.groups)
     to_filter = bool(p.twin and p.twin.filters)
@@ -74,9 +83,14 @@ def round_(p: Plan, state: State, batch: Array, signals: Array | None = None) ->
     def aggregate(i: int) -> None:
         group = p.groups[i]
         M = sent[None] if group.heard is None else sent[group.heard]  # (u, n, d)
-        finite = all_finite(M)
-        r = risks(p, group, M, X, y, finite, to_filter) if RULES[s.rule].scores else None  # (u, m, n)
-        weights[i] = aggregated(p, group, M, r, finite, W)
+        finite, r = all_finite(M), None
+        if carried and finite and delta is not None:
+            r = carried.risks(M[0], state, batch, delta)[None]
+        elif RULES[s.rule].scores:
+            r = risks(p, group, M, X, y, finite, to_filter)  # (u, m, n)
+        weights[i] = c = aggregated(p, group, M, r, finite, W)
+        if carried and c is not None:
+            carried.keep(W, c[0] if finite else None)
 
     if p.twin and p.network:
         each(aggregate, range(len(p.groups)))
@@ -86,10 +100,13 @@ def round_(p: Plan, state: State, batch: Array, signals: Array | None = None) ->
     return Result(State(W, memory, t), p, [c for c in weights if c is not None])
 
 
-def local_steps(p: Plan, state: State, X: Array, y: Array, t: int) -> tuple[Array, Array, Array]:
+def local_steps(
+    p: Plan, state: State, X: Array, y: Array, t: int, delta: Array | None = None
+) -> tuple[Array, Array, Array]:
     """All workers' `algorithm.local_step`: -> messages (M, d), W (N, d), memory (slots, N, d).
 
-    The normal workers' w_hat are in the messages, the attackers' in W; the rest of both is still empty.
+    The normal workers' w_hat are in the messages, the attackers' in W; the rest of both is still empty. `delta`
+    (N, B, h) is filled as in `Batched.step`.
     """
     s, xp = p.setting, module_of(state.W)
     step, mu = OPTIMIZERS[s.optimizer].step, s.step_size
@@ -105,7 +122,10 @@ def local_steps(p: Plan, state: State, X: Array, y: Array, t: int) -> tuple[Arra
         gather(state.W, k, w)
         mu_k = mu_of_all[k] if callable(mu) else mu
         if step is sgd and p.network and not s.l2:
-            w -= p.network.step(w, X[k], y[k], mu_k)
+            first = None if delta is None else xp.empty((len(k), *delta.shape[1:]), delta.dtype)
+            w -= p.network.step(w, X[k], y[k], mu_k, first)
+            if delta is not None:
+                delta[k] = first
         else:
             w[...], memory[:, k] = step(w, gradients(p, w, X[k], y[k]), state.memory[:, k], mu_k, t)
         if home is None:

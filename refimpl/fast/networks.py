@@ -84,23 +84,31 @@ class Batched(NamedTuple):
         if self.convolutions or len(self.dense) == 1 or first.p > 2 * R:
             return self.logits(M, rows)
         xp = module_of(M)
-        stacked = first.matrix(M).swapaxes(1, 2).reshape(u, first.p + 1, n * first.h).swapaxes(1, 2)
+        stacked = self.first_layers(M)
         most = max(1, STACK * grain(xp) // (u * n * first.h))
         z = xp.empty((u, n, self.dense[-1].h, R), M.dtype)
 
         def fill(part: tuple[slice, ...]) -> None:
             H = stacked @ rows[:, 0, part[0]].swapaxes(1, 2)  # (u, n h, rows)
-            H = relu(H).reshape(u, n, first.h, -1)
-            for i, layer in enumerate(self.dense[1:], start=2):
-                matrix = layer.matrix(M).swapaxes(-1, -2)
-                H = matrix[..., :-1] @ H
-                H += matrix[..., -1:]
-                if i < len(self.dense):
-                    relu(H)
-            z[..., part[0]] = layers.sigmoid(H) if self.squash else H
+            z[..., part[0]] = self.upper_layers(M, relu(H).reshape(u, n, first.h, -1))
 
         each(fill, boxes((R,), most))
         return z
+
+    def first_layers(self, M: Array) -> Array:
+        """Those of n models as one matrix, for products with rows: (..., n, d) -> (..., n h, p + 1)."""
+        (*lead, n, _), first = M.shape, self.dense[0]
+        return first.matrix(M).swapaxes(-3, -2).reshape(*lead, first.p + 1, n * first.h).swapaxes(-1, -2)
+
+    def upper_layers(self, M: Array, H: Array) -> Array:
+        """The logits, from first layers' outputs after ReLU: (..., h, rows) -> (..., classes, rows)."""
+        for i, layer in enumerate(self.dense[1:], start=2):
+            matrix = layer.matrix(M).swapaxes(-1, -2)
+            H = matrix[..., :-1] @ H
+            H += matrix[..., -1:]
+            if i < len(self.dense):
+                relu(H)
+        return layers.sigmoid(H) if self.squash else H
 
     def losses_of_all(self, M: Array, rows: Array, y: Array) -> Array:
         """The cross-entropy of every row for every model: -> (u, n, rows)."""
@@ -118,10 +126,11 @@ class Batched(NamedTuple):
         """The gradient of the risk with respect to w: -> (..., d)."""
         return self.step(w, self.prepared(X), y, 1)
 
-    def step(self, w: Array, rows: Array, y: Array, mu: Any) -> Array:
+    def step(self, w: Array, rows: Array, y: Array, mu: Any, delta: Array | None = None) -> Array:
         """mu times the gradient, mu a number or (..., 1); summed over parts of the rows.
 
-        It multiplies the derivatives of the few logits, not of the many parameters.
+        It multiplies the derivatives of the few logits, not of the many parameters. Those of the first layer's
+        outputs before ReLU are written to `delta` (..., n, h), if it is given.
         """
         xp = module_of(w)
         scale = (mu / xp.maximum(count(y, w.dtype), 1)[..., None])[..., None]
@@ -134,7 +143,9 @@ class Batched(NamedTuple):
             dz *= scale[workers]
             first_rows = part[-1].start == 0
             summand = dw[workers] if first_rows else xp.empty_like(w[workers])
-            self._backward(w[workers], saved, dz, summand)
+            first = self._backward(w[workers], saved, dz, summand)
+            if delta is not None:
+                delta[part] = first
             if not first_rows:
                 dw[workers] += summand
         return dw
@@ -155,13 +166,14 @@ class Batched(NamedTuple):
             saved.append(z)
         return layers.sigmoid(z)
 
-    def _backward(self, w: Array, saved: list, dz: Array, dw: Array) -> None:
-        """Fills dw, popping what `_forward` saved."""
+    def _backward(self, w: Array, saved: list, dz: Array, dw: Array) -> Array:
+        """Fills dw, popping what `_forward` saved; returns what `dense_backward` does."""
         if self.squash:
             (dz,) = layers.sigmoid_backward(dz, saved.pop())
         dx = dense_backward(w, self.dense, saved, dz, dw, to_input=bool(self.convolutions))
         if self.convolutions:
             convolve_backward(self.convolutions, saved, dx, dw)
+        return dx
 
 
 def batched(model: Model) -> Batched | None:
@@ -229,7 +241,7 @@ def dense(w: Array, stack: tuple[Dense, ...], x: Array, saved: list | None) -> A
 def dense_backward(
     w: Array, stack: tuple[Dense, ...], saved: list, dz: Array, dw: Array, to_input: bool
 ) -> Array:
-    """Fills dw; returns the derivative with respect to the first layer's input if it is wanted."""
+    """Fills dw; returns the derivative with respect to the first layer's input if wanted, else its output."""
     xp, dy = module_of(w), dz.swapaxes(-1, -2)
     for layer in reversed(stack):
         x = saved.pop()

@@ -15,11 +15,14 @@ from refimpl.arrays import Array, module_of, to_host
 from refimpl.attacks import ATTACKS
 from refimpl.fast.networks import Batched, batched
 from refimpl.fast.parts import FLOATS, boxes, grain
-from refimpl.fast.rules import TWINS, Twin
+from refimpl.fast.rules import COORDINATEWISE, TWINS, Twin
+from refimpl.optim import OPTIMIZERS, sgd
 
 CHUNK = FLOATS // 2  # numbers of the workers whose local steps are computed together
 SLICE = 64  # rows of a receiver scored at a time on a CPU, where several neighbourhoods are
 WHOLE = (slice(None),)
+WORTH = 8  # times as many numbers must a product add up from scratch as carried, for carrying to pay
+CARRIED = 2**26  # numbers of a matrix to carry, or of the products of all rows with each other
 STAGES = (slice(0, None, 8), slice(4, None, 8), slice(2, None, 4), slice(1, None, 2))
 STAGED = 2**22  # rows times parameters from which it pays to score models in stages (`scores.passing_risks`)
 
@@ -71,6 +74,7 @@ class Plan(NamedTuple):
     workers: Array  # (N, 1)
     chunks: list[Chunk]
     groups: list[Group]
+    carries: bool  # first layers' products from round to round, as in carried.py
 
 
 def plan(s: Setting) -> Plan:
@@ -91,7 +95,23 @@ def plan(s: Setting) -> Plan:
         workers=xp.arange(N)[:, None],
         chunks=chunks(s, message, network),
         groups=[] if twin == Twin() else groups(s, message, network),
+        carries=carries(s, network),
     )
+
+
+def carries(s: Setting, network: Batched | None) -> bool:
+    """Whether it pays to carry products from round to round, and whether they can be.
+
+    All must hear all, steps be SGD's, and attacks known: one that copies a model must tie with it, to the bit.
+    """
+    twin, rows = TWINS.get(RULES[s.rule].compute), int(to_host((s.y[s.normal] >= 0).sum()))
+    can = twin and twin.weights and s.risk == "local" and OPTIMIZERS[s.optimizer].step is sgd and not s.l2
+    if not can or not network or network.convolutions or len(network.dense) == 1 or module_of(s.X) is not np:
+        return False
+    p, h, N = network.dense[0].p, network.dense[0].h, len(s.graph)
+    fits = rows * max(rows, N * h) <= CARRIED
+    known = ATTACKS[s.attack].send in COORDINATEWISE
+    return bool(fits and known and s.graph.all() and p >= WORTH * (N + s.batch_size))
 
 
 def numbers_of(numbers: np.ndarray, xp: ModuleType) -> Array | slice:
@@ -181,6 +201,8 @@ def in_stages(s: Setting, network: Batched | None, sizes: np.ndarray) -> bool:
     """
     twin, enough = TWINS.get(RULES[s.rule].compute), sizes.min() >= 8 and len(sizes) == 1
     if not (twin and twin.filters and network and enough and module_of(s.X) is np) or s.l2:
+        return False
+    if carries(s, network):
         return False
     return bool(sizes.mean() * network.layout.size >= STAGED)
 
