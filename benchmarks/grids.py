@@ -80,17 +80,18 @@ def share(task: str, epochs: int, data_dir: str | None) -> dict[str, float]:
     (config,) = configs(task, f"--rules adaptive --attacks alie --epochs {epochs}")
     estimated, every = grid.seconds(config, data_dir), TASKS[task].evaluate_every
     setting, test, W = build(config, data_dir)
-    times = [time.perf_counter()]
+    after = [(0, time.perf_counter())]  # so many rounds
     with common.threads(1):
         train.run(
             setting, test, W, config.seed, epochs, every=every,
-            after_round=lambda _: times.append(time.perf_counter()),
+            after_round=lambda progress: after.append((progress().state.t, time.perf_counter())),
         )  # fmt: skip
-        taken = time.perf_counter() - times[0]
+        taken = time.perf_counter() - after[0][1]
         once = np.median([common.seconds(lambda: train.evaluate(setting, test, W), 1) for _ in range(3)])
     share = len(train.evaluated(epochs, every)) * float(once) / taken
-    ms = 1000 * np.diff(times)
-    first, *_, last = (float(np.median(part)) for part in np.array_split(ms, max(2, epochs)))
+    t, times = map(np.array, zip(*after, strict=True))
+    ms = 1000 * np.diff(times) / np.diff(t)
+    first, *_, last = (float(np.median(part)) for part in np.array_split(ms, min(len(ms), max(2, epochs))))
     return {"estimated": estimated, "taken": taken, "evaluation": share, "first": first, "last": last}
 
 

@@ -38,7 +38,7 @@ from refimpl import algorithm, arrays, attacks, draws, graphs, models, train
 from refimpl.experiments.cli import HelpFormatter, Parser, folder, whole_number
 from refimpl.experiments.endings import ended
 from refimpl.experiments.tasks import DTYPES, TASKS
-from refimpl.fast import parts
+from refimpl.fast import networks, parts, plan
 
 # A worker's rows. Of MNIST's 6000 a part; with the risk on all of them, the part that takes about a second.
 ROWS = {
@@ -89,13 +89,16 @@ def case(task: str, dtype: str, risk: str = "batch") -> Case:
     return Case(model, N, F, attacks.alie_z(N, F), *how, X, y, W, risk)
 
 
-def refimpl_rounds(c: Case, xp: ModuleType) -> Iterator[np.ndarray]:
-    """Endless rounds in arrays of `xp`; yields W, which may still be on a device."""
-    setting = algorithm.Setting(
+def setting(c: Case, xp: ModuleType) -> algorithm.Setting:
+    return algorithm.Setting(
         c.model, xp.asarray(c.X), xp.asarray(c.y), graphs.complete(c.N), np.arange(c.F), "adaptive", "alie",
         c.risk, c.optimizer, c.lr, batch_size=c.batch_size,
     )  # fmt: skip
-    for result in train.rounds(setting, xp.asarray(c.W), seed=0):
+
+
+def refimpl_rounds(c: Case, xp: ModuleType) -> Iterator[np.ndarray]:
+    """Endless rounds in arrays of `xp`; yields W, which may still be on a device."""
+    for result in train.rounds(setting(c, xp), xp.asarray(c.W), seed=0):
         W = result.state.W
         del result
         yield W
@@ -150,8 +153,10 @@ def measure(c: Case, gpu: ModuleType | None, threads: int, count: int) -> dict[s
     square = np.random.default_rng(0).random((SIDE, SIDE)).astype(c.X.dtype)
     turns: dict[str, Callable[[], Any]] = {name: _next(running) for name, running in columns(c, gpu).items()}
     turns["floor"] = lambda: parts.each(lambda _: square @ square, range(threads))
+    # Where rounds carry products over, one in 32 takes longer: a turn must be long enough to hold it.
+    carries = plan.carries(setting(c, np), networks.batched(c.model))
     with common.threads(threads):
-        ms = common.take_turns(turns, count)
+        ms = common.take_turns(turns, count, turn=1.5 if carries else 0.2)
     large = 2 * SIDE**3 * threads
     rate = large / ms["floor"][1] / 1e6
     ms["floor"] = [t * flops(c) / large for t in ms["floor"]]
