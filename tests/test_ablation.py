@@ -154,5 +154,9 @@ def test_runs_of_a_folder_become_tables_and_a_mixture_is_refused(tmp_path, capsy
 def test_a_dry_run_runs_nothing(tmp_path, capsys):
     options = f"--attacks none --epochs 1 --dry-run --out {tmp_path / 'none'}".split()
     assert ablation.main(["spambase", *options]) == 0
-    assert "runs to do" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert said.startswith(
+        "workers 10, attackers 0, epochs 1, batch-size 20, seed 0\n"
+    )  # and no more in common
+    assert "runs to do" in said
     assert not (tmp_path / "none").exists()

@@ -4,16 +4,12 @@ from pathlib import Path
 
 from refimpl.experiments import figures, pictures, runs
 from refimpl.experiments.options import HelpFormatter, Parser
+from refimpl.experiments.paper import ACCURACY, LOSS
 from refimpl.experiments.summary import Results, csv_table, latex_table, markdown_table, rules_of, text_table
 from refimpl.experiments.tasks import TASKS
 
-FORMATS = {
-    "text": text_table,
-    "markdown": markdown_table,
-    "csv": csv_table,
-    "latex": latex_table,
-    "runs": runs.as_csv,
-}
+TABLES = {"text": text_table, "markdown": markdown_table, "latex": latex_table}  # of accuracy or of loss
+FORMATS = [*TABLES, "csv", "runs"]
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -23,7 +19,8 @@ def main(argv: list[str] | None = None) -> int:
         formatter_class=HelpFormatter,
     )
     p.add_argument("path", type=Path, metavar="FOLDER", help="of results, or a CSV file made by --format runs")
-    p.add_argument("--format", choices=list(FORMATS), default="text", metavar="NAME", help=", ".join(FORMATS))
+    p.add_argument("--format", choices=FORMATS, default="text", metavar="NAME", help=", ".join(FORMATS))
+    p.add_argument("--loss", action="store_true", help="tables of the training loss, not of the test accuracy")
     p.add_argument("--pictures", type=Path, metavar="FOLDER", help="for the pictures (the folder of the runs)")
     args = p.parse_args(argv)
     try:
@@ -37,7 +34,12 @@ def main(argv: list[str] | None = None) -> int:
     if folder:
         p.need_folder(folder)
     for number, group in enumerate(runs.groups(results), start=1):
-        print(f"{runs.described(group, results)}\n\n{FORMATS[args.format](group)}\n")
+        table = (
+            csv_table(group)
+            if args.format == "csv"
+            else TABLES[args.format](group, LOSS if args.loss else ACCURACY)
+        )
+        print(f"{runs.described(group, results)}\n\n{table}\n")
         if folder:
             draw(group, folder, f"_{number}" if number > 1 else "")
     return 0
