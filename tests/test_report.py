@@ -262,6 +262,24 @@ def test_a_folder_becomes_a_csv_file_and_gives_the_same_table(folder, tmp_path, 
     assert "passing" not in again[-1]["history"]
 
 
+def test_runs_of_several_places_add_up_and_the_last_counts(folder, tmp_path, capsys):
+    report.main([str(folder), "--format", "runs"])
+    header, *lines = capsys.readouterr().out.splitlines()
+    kept = [line for line in lines if line.startswith("spambase,krum")] + [
+        lines[0].replace(",0,10,3,", ",7,10,3,", 1)
+    ]
+    changed = kept[0].rpartition(",")[0] + ",another-code"
+    (tmp_path / "old.csv").write_text("\n".join([header, changed, *kept[1:]]) + "\n")
+    assert report.main([str(tmp_path / "old.csv"), str(folder), "--format", "runs"]) == 0
+    added = capsys.readouterr().out.splitlines()
+    assert added[0] == header
+    assert sorted(added[1:]) == sorted([*lines, kept[-1]])  # seed 7 is added, what is in both is the folder's
+    assert report.main([str(folder), str(tmp_path / "old.csv"), "--format", "runs"]) == 0
+    assert changed in capsys.readouterr().out
+    assert report.main([str(folder), str(tmp_path / "old.csv")]) == 0
+    assert capsys.readouterr().out.count("task spambase") == 1  # numbers of both kinds of files are the same
+
+
 def test_runs_of_other_options_are_a_table_of_their_own(folder, capsys):
     found = runs.read(folder)
     others = [run | {"config": run["config"] | {"risk": "batch"}} for run in found]
