@@ -17,6 +17,7 @@ from typing import Any
 import joblib
 import numpy as np
 
+import refimpl
 from data_loaders import Dataset, spambase
 from refimpl import draws, graphs, models, train
 from refimpl.algorithm import Setting
@@ -77,7 +78,8 @@ def run(varied: str, value: float, rule: str, seed: int) -> Row:
         if result.state.t == ROUNDS:
             break
     numbers = train.evaluate(s, test, result.state.W)
-    return {"varied": varied, **at, "rule": rule, "seed": seed} | {name: numbers[name] for name in MEASURES}
+    row = {"varied": varied, **at, "rule": rule, "seed": seed} | {name: numbers[name] for name in MEASURES}
+    return row | {"version": refimpl.__version__}
 
 
 def of(rows: list[Row], varied: str, value: float, rule: str, measure: str) -> list[float]:
@@ -87,7 +89,7 @@ def of(rows: list[Row], varied: str, value: float, rule: str, measure: str) -> l
 
 
 def read(path: Path) -> list[Row]:
-    words = {"varied", "rule"}
+    words = {"varied", "rule", "version"}
     with path.open(newline="") as file:
         return [{k: v if k in words else float(v) for k, v in row.items()} for row in csv.DictReader(file)]
 

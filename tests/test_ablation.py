@@ -1,5 +1,6 @@
 """benchmarks/ablation.py and benchmarks/cooperation.py: which runs they make, and what they say of them."""
 
+import re
 import shutil
 import sys
 from pathlib import Path
@@ -11,6 +12,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))
 import ablation
 import cooperation
 
+import refimpl
 from data_loaders import spambase
 from refimpl import draws, released
 
@@ -107,6 +109,18 @@ def test_no_row_is_dealt_twice():
     assert len(np.unique(rows, axis=0)) > (different - 0.02) * len(rows)  # the data repeat some themselves
 
 
+def test_a_kept_number_has_the_version_that_computed_it(monkeypatch):
+    """The file has a line for each of its kind, with the columns that a run would write today."""
+    rows = cooperation.read(cooperation.CSV)
+    kinds = sum(map(len, cooperation.VARIED.values())) * len(cooperation.RULES)
+    assert len(rows) % kinds == 0
+    assert all(re.fullmatch(r"\d+\.\d+\.\d+", row["version"]) for row in rows)
+    monkeypatch.setattr(cooperation, "ROUNDS", 2)
+    made = cooperation.run("rows", 20, "local", 0)
+    assert made["version"] == refimpl.__version__
+    assert list(made) == list(rows[0])
+
+
 def test_the_kept_numbers_make_the_table():
     rows = [
         {"varied": varied, **cooperation.USUAL, varied: value, "rule": rule, "seed": seed}
@@ -154,5 +168,9 @@ def test_runs_of_a_folder_become_tables_and_a_mixture_is_refused(tmp_path, capsy
 def test_a_dry_run_runs_nothing(tmp_path, capsys):
     options = f"--attacks none --epochs 1 --dry-run --out {tmp_path / 'none'}".split()
     assert ablation.main(["spambase", *options]) == 0
-    assert "runs to do" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert said.startswith(
+        "workers 10, attackers 0, epochs 1, batch-size 20, seed 0\n"
+    )  # and no more in common
+    assert "runs to do" in said
     assert not (tmp_path / "none").exists()

@@ -72,8 +72,8 @@ def test_tests_that_a_page_names_exist(page):
 
 
 TABLE = re.compile(
-    r"^    python (-m refimpl\.experiments\.report|benchmarks/(?:ablation|cooperation|published)\.py)"
-    r" (\S+\.csv|--show)\n\n((?:    .*\n|\n)+?)(?=\n?\S)",
+    r"^    python (-m refimpl\.experiments\.report|benchmarks/(?:ablation|cooperation|published|claims)\.py)"
+    r" ?(\S+\.csv|--show|)\n\n((?:    .*\n|\n)+?)(?=\n?\S)",
     re.MULTILINE,
 )
 
@@ -85,7 +85,7 @@ def printed_by(command, argument, monkeypatch):
     monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
     script = importlib.import_module(Path(command).stem)
     monkeypatch.setattr(script, "draw", lambda *_: None, raising=False)
-    return script.main([argument if argument == "--show" else str(ROOT / argument)])
+    return script.main([str(ROOT / name) if name.endswith(".csv") else name for name in argument.split()])
 
 
 def test_tables_of_runs_are_what_the_command_prints(capsys, monkeypatch):

@@ -19,6 +19,8 @@ def result(rule, attack, seed, worst, lost=0, sent=1234.0):
         "mean_own": [0.2, worst + 0.05],
         "worst_whole": [0.3, worst - 0.05],
         "mean_whole": [0.4, worst - 0.01],
+        "highest_loss": [3.0, 1.5 - worst],
+        "mean_loss": [2.0, 1.25 - worst],
         "not_finite": [0, lost],
     }
     config = {"rule": rule, "attack": attack, "seed": seed, "workers": 10, "attackers": 3}
@@ -95,6 +97,80 @@ def test_the_csv_holds_the_same_numbers_unrounded():
     assert rows[0]["rule"] == "adaptive"
     assert rows[0]["seeds"] == "2"
     assert float(rows[0]["worst_own"]) == pytest.approx(0.51, abs=1e-12)
+
+
+# --- Losses -------------------------------------------------------------------------------------------------
+
+
+def losing(rule, attack, seed, highest, lost=0):
+    run = result(rule, attack, seed, 0.5, lost)
+    run["history"] |= {"highest_loss": [1.0, highest], "mean_loss": [1.0, 0.25]}
+    return run
+
+
+def test_a_table_of_losses_has_a_line_per_rule():
+    text = summary.text_table([losing("krum", "foe", 0, 0.125), losing("local", "foe", 0, 0.5)], "highest_loss")
+    lines = [line.split() for line in text.splitlines()]
+    assert lines == [
+        ["foe"],
+        ["rule", "loss", "worst", "mean"],
+        ["krum", "own", "0.12", "0.25"],
+        ["local", "own", "0.50", "0.25"],
+    ]
+
+
+def test_the_best_loss_is_the_lowest_and_an_interval_of_losses_has_no_upper_end():
+    pairs = (("krum", 0.3), ("median", 0.9))
+    both = [losing(rule, "foe", seed, at + seed / 100) for rule, at in pairs for seed in (0, 1)]
+    median, krum, *notes = summary.text_table(both, "highest_loss").splitlines()[2:]
+    assert krum.split()[2].endswith("=")
+    assert not median.endswith("=")
+    assert notes[0].endswith("(Student's t)")
+    assert "may pass 0 or 1" in summary.text_table(both)
+
+
+def test_large_and_lost_losses_stay_in_their_columns():
+    """A file keeps no infinity, so that a loss that was lost is null there, or missing in a CSV file."""
+    values = [7.0, 12.34, 1234.4, 4.2e7, None]
+    rules = ["adaptive", "average", "medoid", "median", "krum"]
+    found = [losing(rule, attack, 0, v, v is None) for rule, v in zip(rules, values) for attack in BY_DEFAULT]
+    for run in found:
+        if run["config"]["rule"] == "krum":
+            del run["history"]["mean_loss"]
+    text = summary.text_table(found, "highest_loss")
+    blocks = [block.splitlines() for block in text.split("\n\n")]
+    assert max(map(len, text.splitlines())) <= 80
+    assert [line.split()[2] for line in blocks[0][2:7]] == ["7.00", "12.3", "1234", "4e+07", "inf"]
+    assert "inf inf*" in blocks[0][6]
+    two = [losing(rule, "foe", seed, v) for rule, v in (("krum", None), ("median", 0.5)) for seed in (0, 1)]
+    median, krum = summary.text_table(two, "highest_loss").splitlines()[2:4]
+    assert (krum.split(), median.split()) == (["krum", "own", "inf"], ["median", "own", "0.50±0.00="])
+
+
+@pytest.mark.parametrize(
+    ("figure", "said"), [("3", ["accuracy"]), ("D3", ["loss"]), ("D6", ["loss", "accuracy"])]
+)
+def test_the_table_below_a_figure_is_of_what_it_shows(tmp_path, capsys, figure, said):
+    options = "--rules local --epochs 1 --batch-size 500 --jobs 1 --attacks none --out"
+    assert cli.main("spambase", ["--figure", figure, *options.split(), str(tmp_path)]) == 0
+    out = capsys.readouterr().out
+    sentences = {"Training loss of the normal": "loss", "Test accuracy of the normal": "accuracy"}
+    assert out.startswith("Spam detection on Spambase: 10 workers, 0 attackers, 1 epoch, seed 0\n")
+    assert [what for line in out.splitlines() if (what := sentences.get(line[:27]))] == said
+    (row,) = csv.DictReader(io.StringIO((tmp_path / "table.csv").read_text()))
+    assert 0 < float(row["mean_loss"]) <= float(row["highest_loss"])
+
+
+def test_the_report_prints_losses_when_asked(folder, tmp_path, capsys):
+    assert report.main([str(folder), "--loss", "--pictures", str(tmp_path)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[3].split()[:2] == ["rule", "loss"]
+    expected = sum(r["history"]["highest_loss"][-1] for r in runs.read(folder) if is_(r, "krum", "alie")) / 2
+    assert float(lines[5].split()[3].partition("±")[0]) == pytest.approx(expected, abs=0.006)
+
+
+def is_(run, rule, attack):
+    return (run["config"]["rule"], run["config"]["attack"]) == (rule, attack)
 
 
 def test_systems_come_after_the_rules_and_bytes_are_told():
@@ -184,6 +260,24 @@ def test_a_folder_becomes_a_csv_file_and_gives_the_same_table(folder, tmp_path, 
     assert {run["versions"]["refimpl"] for run in again} == {refimpl.__version__}
     assert "passing" in again[0]["history"]
     assert "passing" not in again[-1]["history"]
+
+
+def test_runs_of_several_places_add_up_and_the_last_counts(folder, tmp_path, capsys):
+    report.main([str(folder), "--format", "runs"])
+    header, *lines = capsys.readouterr().out.splitlines()
+    kept = [line for line in lines if line.startswith("spambase,krum")] + [
+        lines[0].replace(",0,10,3,", ",7,10,3,", 1)
+    ]
+    changed = kept[0].rpartition(",")[0] + ",another-code"
+    (tmp_path / "old.csv").write_text("\n".join([header, changed, *kept[1:]]) + "\n")
+    assert report.main([str(tmp_path / "old.csv"), str(folder), "--format", "runs"]) == 0
+    added = capsys.readouterr().out.splitlines()
+    assert added[0] == header
+    assert sorted(added[1:]) == sorted([*lines, kept[-1]])  # seed 7 is added, what is in both is the folder's
+    assert report.main([str(folder), str(tmp_path / "old.csv"), "--format", "runs"]) == 0
+    assert changed in capsys.readouterr().out
+    assert report.main([str(folder), str(tmp_path / "old.csv")]) == 0
+    assert capsys.readouterr().out.count("task spambase") == 1  # numbers of both kinds of files are the same
 
 
 def test_runs_of_other_options_are_a_table_of_their_own(folder, capsys):
@@ -307,6 +401,36 @@ def test_a_panel_has_a_line_per_rule_and_the_paper_s_on_top():
     assert ax.get_title() == "Fall-of-empire attack"
     assert [line.get_label() for line in ax.lines][::-1] == [rule.label for rule in RULES.values()]
     assert ax.lines[-1].get_ydata().tolist() == pytest.approx([0.1, 0.51])
+
+
+def test_bands_end_where_the_numbers_do():
+    matplotlib = pytest.importorskip("matplotlib.figure", reason="matplotlib is an extra")
+    wild = [losing("krum", "foe", seed, 0.1 + 5 * seed) for seed in (0, 1)]
+    for run, worst in zip(wild, (0.1, 0.9)):
+        run["history"] |= {"worst_own": [0.1, worst]}
+    ends = {}
+    for what in ("worst_own", "highest_loss"):
+        ax = matplotlib.Figure().subplots()
+        figures.panel(ax, wild, "foe", what)
+        (shade,) = ax.collections
+        ends[what] = shade.get_paths()[0].vertices[:, 1]
+    assert (ends["worst_own"].min(), ends["worst_own"].max()) == (0, 1)
+    assert ends["highest_loss"].min() == 0
+    assert ends["highest_loss"].max() > 5
+    ax = matplotlib.Figure().subplots()
+    figures.dots(ax, wild, ["krum"], "foe", "worst_own")
+    (bars,) = ax.collections
+    assert bars.get_segments()[0][:, 0].tolist() == pytest.approx([0, 1])
+
+
+def test_losses_of_different_magnitude_are_all_seen():
+    matplotlib = pytest.importorskip("matplotlib.figure", reason="matplotlib is an extra")
+    for highest, scale in ((5.0, "linear"), (400.0, "log")):
+        ax = matplotlib.Figure().subplots()
+        figures.panel(
+            ax, [losing("krum", "foe", 0, highest), losing("local", "foe", 0, 0.1)], "foe", "highest_loss"
+        )
+        assert ax.get_yscale() == scale
 
 
 def test_every_rule_has_a_line_of_its_own_even_a_new_one(monkeypatch):

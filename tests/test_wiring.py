@@ -12,7 +12,7 @@ from data_loaders.partition import PARTITIONS
 from refimpl import algorithm, arrays, models, train
 from refimpl.aggregate import RULES
 from refimpl.attacks import ATTACKS
-from refimpl.experiments import cli, grid, tasks
+from refimpl.experiments import cli, grid, options, paper, tasks
 from refimpl.fast import released
 
 CONFIG = tasks.Config(
@@ -220,6 +220,41 @@ def test_a_preset_is_the_papers(task):
     assert (args.graph, args.seeds, args.released, args.l2) == ("complete", [0], [], 0.0)
     assert (args.protocol, args.figure, args.repeats) == ("paper", None, None)
     assert (args.plain, args.gpu, args.device) == (False, False, 0)
+
+
+FIGURES = {  # Sec. 5 and supplement D: workers, attackers, epochs (the axes), learning rate, what is shown
+    ("har", "1"): (30, 13, 100, 0.01, ["worst_own"]),
+    ("mnist", "2"): (10, 3, 100, 0.02, ["worst_own"]),
+    ("spambase", "3"): (10, 3, 200, 0.01, ["worst_own"]),
+    ("har", "D1"): (30, 13, 100, 0.01, ["highest_loss"]),
+    ("mnist", "D2"): (10, 3, 100, 0.02, ["highest_loss"]),
+    ("spambase", "D3"): (10, 3, 200, 0.01, ["highest_loss"]),
+    ("har", "D4"): (30, 6, 100, 0.01, ["highest_loss"]),
+    ("har", "D5"): (30, 6, 100, 0.01, ["worst_own"]),
+    ("har", "D6"): (30, None, 100, 0.01, ["highest_loss", "worst_own"]),
+    ("mnist", "D6"): (10, None, 100, 0.02, ["highest_loss", "worst_own"]),
+    ("spambase", "D6"): (10, None, 200, 0.01, ["highest_loss", "worst_own"]),
+}
+
+
+def test_figures_are_the_papers():
+    assert {(task, name) for task, some in paper.FIGURES.items() for name in some} == set(FIGURES)
+    for (task, name), (workers, attackers, epochs, lr, shows) in FIGURES.items():
+        _, args = options.parse(task, ["--figure", name])
+        attacks = ["sign-flip", "arbitrary", "foe", "alie"] if attackers else ["none"]
+        assert (args.workers, args.epochs, args.lr, args.attacks) == (workers, epochs, lr, attacks)
+        assert args.attackers == attackers or not attackers
+        assert set(args.rules) == {"adaptive", "average", "medoid", "trimmed-mean", "median", "krum"}
+        assert list(paper.FIGURES[task][name].shows) == shows
+
+
+def test_a_figure_under_the_released_protocol_has_the_released_learning_rate():
+    rates = {"har": 0.01, "mnist": 0.001, "spambase": 0.005}
+    for (task, name), (_, _, epochs, _, _) in FIGURES.items():
+        _, args = options.parse(task, ["--figure", name, "--protocol", "released"])
+        assert (args.lr, args.epochs) == (rates[task], epochs)
+    _, args = options.parse("mnist", ["--figure", "2", "--protocol", "released", "--lr", "0.5"])
+    assert args.lr == 0.5
 
 
 def test_the_whole_grid_is_every_rule_against_the_papers_attacks():

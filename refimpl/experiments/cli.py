@@ -3,6 +3,7 @@
 import argparse
 import dataclasses
 import itertools
+import textwrap
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -121,7 +122,8 @@ def run_grid(
 
 
 def plan(runs: list[Config], out: Path, jobs: int, data_dir: str | None, threads: int | None) -> None:
-    """What --dry-run prints: the runs by rule, and how long what is missing would take."""
+    """What --dry-run prints: the setting, the runs by rule, and how long what is missing would take."""
+    print(textwrap.fill(in_common(runs), summary.WIDTH, break_on_hyphens=False))
     todo = [config for config in runs if not grid.path_of(config, out, data_dir).exists()]
     jobs = max(1, min(jobs, len(todo)))
     seconds = estimates(todo, data_dir, threads or max(1, joblib.cpu_count() // jobs))
@@ -132,6 +134,17 @@ def plan(runs: list[Config], out: Path, jobs: int, data_dir: str | None, threads
         print(f"{rule:16}{attacks}: {rest if missing else 'all there'}")
     left = duration(sum(seconds.values()) / jobs)
     print(f"{len(todo)} of {several(len(runs), 'run')} to do, about {left} at {jobs} at a time")
+
+
+def in_common(runs: list[Config]) -> str:
+    """The options that all runs share, as "workers 10, attackers 3, ..."; nobody lies if the attack is none."""
+    facts = {"workers": {c.workers for c in runs}}
+    facts["attackers"] = {c.attackers for c in runs if ATTACKS[c.attack].lies} or {0}
+    for name in ("epochs", "risk", "optimizer", "lr", "batch_size", "partition", "features", "seed"):
+        facts[name] = {getattr(c, name) for c in runs}
+    return ", ".join(
+        f"{name.replace('_', '-')} {found.pop()}" for name, found in facts.items() if len(found) == 1
+    )
 
 
 def estimates(todo: list[Config], data_dir: str | None, threads: int) -> dict[Config, float]:
@@ -161,9 +174,10 @@ def show(results: list[dict[str, Any]], title: str, args: argparse.Namespace) ->
     except ImportError as error:
         say(f"no figure: matplotlib does not import ({error}): pip install '.[examples]'")
     seeds = " ".join(map(str, dict.fromkeys(args.seeds)))
-    sizes = f"{args.workers} workers, {several(args.attackers, 'attacker')}, {several(args.epochs, 'epoch')}"
+    liars = args.attackers if any(ATTACKS[name].lies for name in args.attacks) else 0
+    sizes = f"{args.workers} workers, {several(liars, 'attacker')}, {several(args.epochs, 'epoch')}"
     print(f"{title}: {sizes}, seed {seeds}")
-    print("Test accuracy of the normal workers, each on its own test split or on the whole.\n")
-    print(summary.text_table(results))
-    print(f"\n{summary.sent(results)}")
+    for what in shows:
+        print(f"{summary.TABLES[what].about}\n\n{summary.text_table(results, what)}\n")
+    print(f"{summary.sent(results)}")
     print(f"\nIn {args.out}: {', '.join(made)}")

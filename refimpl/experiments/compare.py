@@ -38,14 +38,28 @@ def holm(p: Sequence[float]) -> list[float]:
 def not_worse(values: Mapping[str, Mapping[int, float]]) -> set[str]:
     """The names that a paired t-test, corrected by Holm, can't tell from the one with the highest mean.
 
-    `values` are by name and seed; only seeds that all have are compared, and with fewer than two of them nobody
-    is named. The best is chosen by the same numbers, so that this errs on the side of telling apart.
+    `values` are by name and seed, as in `level_with`. The best is chosen by the same numbers, so that this errs
+    on the side of telling apart.
     """
-    seeds = sorted(set.intersection(*(set(by_seed) for by_seed in values.values())))
-    if len(seeds) < 2:
+    rows = common(values)
+    return level_with(max(rows, key=lambda name: sum(rows[name])), values)
+
+
+def level_with(one: str, values: Mapping[str, Mapping[int, float]]) -> set[str]:
+    """The names that a paired t-test, corrected by Holm, can't tell from `one`, itself among them.
+
+    `values` are by name and seed; only seeds that all have are compared, and with fewer than two of them nobody
+    is named.
+    """
+    rows = common(values)
+    if len(rows[one]) < 2:
         return set()
-    rows = {name: [by_seed[seed] for seed in seeds] for name, by_seed in values.items()}
-    best = max(rows, key=lambda name: float(np.mean(rows[name])))
-    others = [name for name in rows if name != best]
-    p = holm([paired_p(rows[best], rows[name]) for name in others])
-    return {best} | {name for name, p_name in zip(others, p, strict=True) if p_name >= 1 - LEVEL}
+    others = [name for name in rows if name != one]
+    p = holm([paired_p(rows[one], rows[name]) for name in others])
+    return {one} | {name for name, p_name in zip(others, p, strict=True) if p_name >= 1 - LEVEL}
+
+
+def common(values: Mapping[str, Mapping[int, float]]) -> dict[str, list[float]]:
+    """By name, the numbers of the seeds that all have."""
+    seeds = sorted(set.intersection(*(set(by_seed) for by_seed in values.values())))
+    return {name: [by_seed[seed] for seed in seeds] for name, by_seed in values.items()}

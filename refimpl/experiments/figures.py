@@ -178,12 +178,16 @@ def lines(ax: Any, results: Results, rules: list[str], attack: str, what: str) -
             at |= {"markersize": 3 + 0.8 * min(i, 8), "fillstyle": "none" if i else "full"}
         ax.plot(x, mean, label=label_of(rule), **style._asdict(), **at)
         if len(values) > 1:
-            ax.fill_between(
-                x, np.maximum(mean - half, 0), mean + half, color=style.color, alpha=0.15, linewidth=0
-            )
+            low, high = band(mean, half, what)
+            ax.fill_between(x, low, high, color=style.color, alpha=0.15, linewidth=0)
+    drawn = [y for line in ax.lines for y in line.get_ydata() if y > 0]
+    if what == "highest_loss" and max(drawn, default=1) > 100 * min(
+        drawn, default=1
+    ):  # else most would be flat
+        ax.set_yscale("log")
     ax.set_xlim(0, epochs(results)[-1] + 1)
     ax.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=5))
-    if "loss" not in what and "passing" not in what:
+    if is_share(what):
         ax.set_ylim(-0.03, 1.03)  # a line at 0 is seen beside the axis
 
 
@@ -191,13 +195,26 @@ def dots(ax: Any, results: Results, rules: list[str], attack: str, what: str) ->
     """A dot per rule, with its interval."""
     for y, rule in enumerate(reversed(rules)):
         values, style = curves(results, rule, attack, what)[:, -1], style_of(rule)
-        half = interval(values) if len(values) > 1 else None
+        mean, half = values.mean(), None
+        if len(values) > 1:
+            low, high = band(mean, interval(values), what)
+            half = [[mean - low], [high - mean]]
         look = {"fmt": marker_of(rule), "markersize": 4, "color": style.color, "label": label_of(rule)}
-        ax.errorbar(values.mean(), y, xerr=half, **look)
+        ax.errorbar(mean, y, xerr=half, **look)
     ax.set_yticks([])
     ax.set_ylim(-0.6, len(rules) - 0.4)
-    if "loss" not in what and "passing" not in what:
+    if is_share(what):
         ax.set_xlim(-0.03, 1.03)
+
+
+def is_share(what: str) -> bool:
+    """Whether it lies between 0 and 1."""
+    return what not in ("highest_loss", "passing")
+
+
+def band(mean: Any, half: Any, what: str) -> tuple[Any, Any]:
+    """The ends of Student's interval, cut where the number itself ends: at 0, and at 1 if it is a share."""
+    return np.maximum(mean - half, 0), np.minimum(mean + half, 1 if is_share(what) else np.inf)
 
 
 def label_of(rule: str) -> str:

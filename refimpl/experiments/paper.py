@@ -50,6 +50,7 @@ def presets(task: str, args: argparse.Namespace) -> dict[str, Any]:
     defaults = dict(FIGURES[task][args.figure].options) if args.figure else {}
     names = args.released
     if args.protocol == "released":
+        defaults.pop("lr", None)  # MNIST's: the released code has the task's own
         names = defaults["released"] = released.of_task(task)
     for difference in released.chosen(names):
         defaults |= difference.options

@@ -7,6 +7,7 @@ so that runs made on different days add up.
 import csv
 import dataclasses
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,16 @@ def read(path: Path) -> Results:
         if strange := {run["config"][key] for run in found} - set(table):
             raise ValueError(f"{path} needs runs of the package's own {key}s, got {', '.join(sorted(strange))}")
     return each_once(found, path)
+
+
+def add_up(paths: Sequence[Path]) -> Results:
+    """The runs in several places, their last epochs; of one that is in two of them, the later place's."""
+    rows: dict[tuple[str, ...], dict[str, str]] = {}
+    for path in paths:
+        for run in read(path):
+            row = {name: "" if value is None else str(value) for name, value in as_row(run).items()}
+            rows[tuple(row[name] for name in (*APART, "rule", "attack", "seed"))] = row
+    return [from_row(row) for row in rows.values()]
 
 
 def read_folder(folder: Path) -> Results:

@@ -2,9 +2,10 @@
 
 import csv
 import io
+import math
 import textwrap
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -15,7 +16,7 @@ from refimpl.related import SYSTEMS
 
 Results = list[dict[str, Any]]
 Row = dict[str, Any]
-MEASURES = ("worst_own", "mean_own", "worst_whole", "mean_whole")
+MEASURES = ("worst_own", "mean_own", "worst_whole", "mean_whole", "highest_loss", "mean_loss")
 WIDTH = 80  # columns of a terminal
 
 
@@ -30,16 +31,23 @@ def rows(results: Results) -> list[Row]:
     for rule in rules_of(results):
         for attack in attacks:
             if runs := select(results, rule, attack):
-                last = {m: [run["history"][m][-1] for run in runs] for m in MEASURES}
+                at_end = {m: [last(run, m) for run in runs] for m in MEASURES}
                 row = {"rule": rule, "attack": attack, "seeds": len(runs)}
-                row |= {m: float(np.mean(values)) for m, values in last.items()}
-                row |= {f"{m}_interval": interval(values) for m, values in last.items()}
+                row |= {m: float(np.mean(values)) for m, values in at_end.items()}
+                with np.errstate(invalid="ignore"):  # of an infinite loss: NaN
+                    row |= {f"{m}_interval": interval(values) for m, values in at_end.items()}
                 row |= {f"{m}_level": rule in level[attack, m] for m in MEASURES}
                 lost = [run["history"]["not_finite"][-1] for run in runs]
                 row |= {"not_finite": int(max(lost)), "seeds_lost": sum(map(bool, lost))}
                 sizes = [run.get("bytes_per_round", np.nan) for run in runs]  # older files have none
                 table.append(row | {"bytes_per_round": float(np.mean(sizes))})
     return table
+
+
+def last(run: dict[str, Any], measure: str) -> float:
+    """A number after the last epoch. A loss that was lost, as no file keeps infinity, is infinite."""
+    *_, value = run["history"].get(measure) or [None]
+    return math.inf if value is None else value
 
 
 def rules_of(results: Results) -> list[str]:
@@ -60,13 +68,14 @@ def sent(results: Results) -> str:
 
 
 def level_with_best(results: Results, attack: str, measure: str) -> set[str]:
-    """The rules that can't be told from the best one under this attack."""
+    """The rules that can't be told from the best one under this attack: highest accuracy, lowest loss."""
     values: dict[str, dict[int, float]] = {}
     for run in results:
         if run["config"]["attack"] == attack:
             by_seed = values.setdefault(run["config"]["rule"], {})
-            by_seed[run["config"]["seed"]] = run["history"][measure][-1]
-    return not_worse(values)
+            by_seed[run["config"]["seed"]] = last(run, measure) * (-1 if "loss" in measure else 1)
+    finite = {rule: found for rule, found in values.items() if all(map(math.isfinite, found.values()))}
+    return not_worse(finite) if finite else set()
 
 
 def present(results: Results, key: str, names: Iterable[str]) -> list[str]:
@@ -81,98 +90,130 @@ def select(results: Results, rule: str, attack: str) -> Results:
 
 # --- As text ------------------------------------------------------------------------------------------------
 
-NOTES = {
-    "±": "± half of the 95 % interval over the seeds (Student's t)",
-    "=": "= can't be told from the best of its column (paired t-test, Holm, 5 %)",
-    "*": "* some normal workers' parameters are NaN or infinite; their accuracy counts as 0",
+
+class Table(NamedTuple):
+    """An entry of TABLES."""
+
+    about: str
+    what: str  # heads the names of the lines
+    lines: dict[str, tuple[str, str]]  # of each rule, by name: the worst number, the mean
+    notes: dict[str, str]  # by the mark that they explain
+
+
+LEVEL = "= can't be told from the best of its column (paired t-test, Holm, 5 %)"
+LOST = "* some normal workers' parameters are NaN or infinite"
+TABLES = {
+    "worst_own": Table(
+        "Test accuracy of the normal workers, each on its own test split or on the whole.",
+        "test",
+        {"own": ("worst_own", "mean_own"), "whole": ("worst_whole", "mean_whole")},
+        {
+            "±": "± half of the 95 % interval over the seeds (Student's t; may pass 0 or 1)",
+            "=": LEVEL,
+            "*": f"{LOST}; their accuracy counts as 0",
+        },
+    ),
+    "highest_loss": Table(
+        "Training loss of the normal workers on their own data; the worst is the highest.",
+        "loss",
+        {"own": ("highest_loss", "mean_loss")},
+        {"±": "± half of the 95 % interval over the seeds (Student's t)", "=": LEVEL, "*": LOST},
+    ),
 }
+"""By what a figure shows."""
 
 
-def text_table(results: Results) -> str:
+def text_table(results: Results, what: str = "worst_own") -> str:
     """Rules down, attacks across; as many attacks side by side as fit in WIDTH.
 
     In each cell "worst mean", or with several seeds the worst and its interval.
     """
-    table = {(row["rule"], row["attack"]): row for row in rows(results)}
-    rules, attacks = rules_of(results), present(results, "attack", ATTACKS)
-    first, cell = max(13, 1 + max(map(len, rules))), max(12, 1 + max(map(len, attacks)))
+    header, *lines = cells(results, what)
+    first = max(13, 1 + max(len(line[0]) for line in lines))
+    cell = max(12, *(1 + len(text) for line in [header, *lines] for text in line[2:]))
     some = max(1, (WIDTH - first - 6) // cell)
-    blocks = [attacks[i : i + some] for i in range(0, len(attacks), some)]
-    text = "\n\n".join(block_of(table, rules, block, first, cell) for block in blocks)
-    return "\n".join([text, *notes(text)])
+    blocks = [slice(i, i + some) for i in range(2, len(header), some)]
+    text = "\n\n".join(block_of(header, lines, block, head_of(results), first, cell) for block in blocks)
+    return "\n".join([text, *notes(text, what)])
 
 
 MEAN, INTERVAL = "worst mean", "worst ±   "
 
 
-def head_of(rows: Iterable[Row]) -> str:
+def head_of(results: Results) -> str:
     """What is in a cell."""
-    return INTERVAL if any(row["seeds"] > 1 for row in rows) else MEAN
+    pairs = [(run["config"]["rule"], run["config"]["attack"]) for run in results]
+    return INTERVAL if len(set(pairs)) < len(pairs) else MEAN
 
 
-def block_of(
-    table: dict[tuple[str, str], Row], rules: list[str], attacks: list[str], first: int, cell: int
-) -> str:
+def block_of(header: list[str], lines: list[list[str]], block: slice, head: str, first: int, cell: int) -> str:
     """The lines for some of the attacks; `first` and `cell` are the columns' widths."""
-    head = head_of(table.values())
-    lines = [
+    attacks = header[block]
+    made = [
         f"{'':{first + 5}}" + "".join(f"{attack:>{cell}}" for attack in attacks),
-        f"{'rule':{first}}{'test':5}" + "".join(f"{head:>{cell}}" for _ in attacks).rstrip(),
+        f"{'rule':{first}}{header[1]:5}" + "".join(f"{head:>{cell}}" for _ in attacks).rstrip(),
     ]
-    for rule in rules:
-        for test, name in (("own", rule), ("whole", "")):
-            found = (table.get((rule, attack)) for attack in attacks)
-            cells = "".join(cell_of(row, test, head).rjust(cell) for row in found)
-            lines.append(f"{name:{first}}{test:6}{cells}".rstrip())
-    return "\n".join(lines)
+    above = ""
+    for line in lines:
+        rule, name = line[:2]
+        numbers = "".join(text.rjust(cell) for text in line[block])
+        made.append(f"{rule if rule != above else '':{first}}{name:6}{numbers}".rstrip())
+        above = rule
+    return "\n".join(made)
 
 
-def cell_of(row: Row | None, test: str, head: str) -> str:
+def cell_of(row: Row | None, worst: str, mean: str, head: str) -> str:
     """ "0.81 0.92 ", over several seeds "0.81±0.05 ", each with a mark for models that were lost.
 
     Below a head for several seeds, one that was run with a single one is "0.81".
     """
     if row is None:
         return "- "
-    worst, lost = row[f"worst_{test}"], "*" if row["not_finite"] else " "
+    lost = "*" if row["not_finite"] else " "
     if head == MEAN:
-        return f"{worst:.2f} {row[f'mean_{test}']:.2f}{lost}"
-    marks = ("=" if row[f"worst_{test}_level"] and row["seeds"] > 1 else "") + lost.strip()
-    half = f"±{row[f'worst_{test}_interval']:.2f}" if row["seeds"] > 1 else " " * 5
-    return f"{worst:.2f}{half}{marks:<2}"
+        return f"{short(row[worst])} {short(row[mean])}{lost}"
+    marks = ("=" if row[f"{worst}_level"] and row["seeds"] > 1 else "") + lost.strip()
+    half = row[f"{worst}_interval"]
+    return f"{short(row[worst])}{f'±{short(half)}' if math.isfinite(half) else ' ' * 5}{marks:<2}"
+
+
+def short(value: float) -> str:
+    """In four characters, or five from 9999.5 on: losses may be large."""
+    digits = next((d for d, below in ((2, 9.995), (1, 99.95), (0, 9999.5)) if value < below), None)
+    return f"{value:.0e}" if digits is None else f"{value:.{digits}f}"
 
 
 # --- For documents ------------------------------------------------------------------------------------------
 
 
-def cells(results: Results) -> list[list[str]]:
-    """The header, then for every rule the worst accuracy on the own and on the whole test data."""
-    table = {(row["rule"], row["attack"]): row for row in rows(results)}
-    rules, attacks = rules_of(results), present(results, "attack", ATTACKS)
-    lines, head = [["rule", "test", *attacks]], head_of(table.values())
-    for rule in rules:
-        for test in ("own", "whole"):
-            found = (table.get((rule, attack)) for attack in attacks)
-            lines.append([rule, test, *(cell_of(row, test, head).strip() for row in found)])
+def cells(results: Results, what: str) -> list[list[str]]:
+    """The header, then for every rule its lines, as in TABLES."""
+    found, table = {(row["rule"], row["attack"]): row for row in rows(results)}, TABLES[what]
+    attacks, head = present(results, "attack", ATTACKS), head_of(results)
+    lines = [["rule", table.what, *attacks]]
+    for rule in rules_of(results):
+        for name, (worst, mean) in table.lines.items():
+            numbers = (cell_of(found.get((rule, attack)), worst, mean, head) for attack in attacks)
+            lines.append([rule, name, *numbers])
     return lines
 
 
-def notes(text: str) -> list[str]:
+def notes(text: str, what: str) -> list[str]:
     """On the marks in a table."""
-    return [note for mark, note in NOTES.items() if mark in text]
+    return [note for mark, note in TABLES[what].notes.items() if mark in text]
 
 
-def markdown_table(results: Results) -> str:
-    header, *lines = cells(results)
+def markdown_table(results: Results, what: str = "worst_own") -> str:
+    header, *lines = ([text.strip() for text in line] for line in cells(results, what))
     table = "\n".join(f"| {' | '.join(line)} |" for line in [header, ["---"] * len(header), *lines])
-    return "\n\n".join([table, *notes(table)])
+    return "\n\n".join([table, *notes(table, what)])
 
 
-def latex_table(results: Results) -> str:
+def latex_table(results: Results, what: str = "worst_own") -> str:
     """A tabular, for booktabs."""
-    header, *lines = cells(results)
+    header, *lines = ([text.strip() for text in line] for line in cells(results, what))
     body = [r"\toprule", tex_line(header), r"\midrule", *map(tex_line, lines), r"\bottomrule"]
-    comments = [f"% {note}" for note in notes("\n".join(body))]
+    comments = [f"% {note}" for note in notes("\n".join(body), what)]
     text = "\n".join([rf"\begin{{tabular}}{{ll{'r' * (len(header) - 2)}}}", *body, r"\end{tabular}", *comments])
     return text.replace("±", r"$\pm$")
 

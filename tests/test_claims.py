@@ -1,0 +1,208 @@
+"""benchmarks/claims.py, on files of runs that are made up."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))
+import claims
+
+from refimpl.experiments import report, runs
+from refimpl.experiments.summary import csv_text
+from refimpl.released import of_task
+
+BASELINES = ("average", "medoid", "trimmed-mean", "median", "krum")
+
+
+def row(task, rule, attack, seed, worst, **options):
+    """A line of the file, with the task's own options unless told otherwise."""
+    common = dict.fromkeys(runs.FIELDS, "") | {"graph": "complete", "risk": "local", "lr": "0.01"}
+    sizes = {"workers": 10, "attackers": 3, "epochs": 10, "batch_size": 20}
+    config = common | sizes | options | {"task": task, "rule": rule, "attack": attack, "seed": seed}
+    numbers = dict.fromkeys((*runs.NUMBERS, *runs.LISTENING), 0.5) | {"worst_own": worst}
+    return config | numbers | {"version": "0.1.0", "code": "0" * 16}
+
+
+def rows(task, attack, by_rule, **options):
+    """By rule, a number per seed."""
+    return [
+        row(task, rule, attack, k, x, **options) for rule, some in by_rule.items() for k, x in enumerate(some)
+    ]
+
+
+def file_of(tmp_path, lines, name="runs.csv"):
+    (tmp_path / name).write_text(csv_text(lines))
+    return tmp_path / name
+
+
+def settings_of(tmp_path, lines):
+    return claims.read([file_of(tmp_path, lines)])
+
+
+def everybody(adaptive, others):
+    return {"adaptive": adaptive, **dict.fromkeys(BASELINES, others)}
+
+
+NOISE = (0.0, 0.02, -0.01, 0.01, -0.02)
+
+
+def around(value, noise=NOISE):
+    return [value + e for e in noise]
+
+
+@pytest.mark.parametrize(
+    ("adaptive", "median", "answer"),
+    [
+        (
+            around(0.9),
+            around(0.6),
+            "Yes: highest under 4 of 4 attacks (5 seeds), told apart from all others under 4.",
+        ),
+        (
+            around(0.9),
+            around(0.89, NOISE[::-1]),
+            "In the means: highest under 4 of 4 attacks (5 seeds), told apart",
+        ),
+        (
+            [0.9],
+            [0.6],
+            "In the means: highest under 4 of 4 attacks (1 seed), told apart from all others under 0.",
+        ),
+        (
+            around(0.8),
+            around(0.9),
+            "No: highest under 0 of 4 attacks (5 seeds), told apart from all others under 0.",
+        ),
+    ],
+)
+def test_the_best_is_told_by_means_and_by_a_test(tmp_path, adaptive, median, answer):
+    attacks = ("sign-flip", "arbitrary", "foe", "alie")
+    others = [0.1 + x / 10 for x in adaptive]
+    lines = [line for a in attacks for line in rows("har", a, everybody(adaptive, others) | {"median": median})]
+    (setting,) = settings_of(tmp_path, lines)
+    assert claims.best(setting).startswith(answer)
+    assert ("Surely better under foe: CM." in claims.best(setting)) == answer.startswith("No")
+
+
+def test_what_was_not_run_is_said(tmp_path):
+    lines = rows("har", "foe", {"adaptive": [0.9], "krum": [0.5]}) + rows("har", "alie", {"krum": [0.5]})
+    (setting,) = settings_of(tmp_path, lines)
+    said = claims.best(setting)
+    assert "1 of 1 attack (1 seed)" in said
+    assert said.endswith("Not run, or in part: sign-flip, arbitrary, alie, average, CM, TM, medoid.")
+    assert claims.kept(setting) is None
+    assert claims.others_fail(setting) is None
+    assert "alie   1     -        0.50 Krum" in claims.columns(setting, markdown=False)
+
+
+def test_rules_are_compared_by_the_seeds_that_adaptive_has(tmp_path):
+    """With seed 0 alone the average is the better one, with all three it would not be."""
+    (setting,) = settings_of(tmp_path, rows("har", "none", {"adaptive": [0.8], "average": [0.9, 0.1, 0.1]}))
+    assert claims.kept(setting).startswith("No: adaptive 0.80 (1 seed), average 0.90.")
+
+
+def test_performance_is_kept_up_to_a_little(tmp_path):
+    for average, answer in (([0.84], "Yes"), ([0.86], "No"), ([0.1], "Yes")):
+        (setting,) = settings_of(tmp_path, rows("har", "none", {"adaptive": [0.8], "average": average}))
+        assert claims.kept(setting).startswith(answer)
+
+
+def test_failing_to_learn_is_below_two_guesses_of_six(tmp_path):
+    for adaptive, others, answer in ((0.8, 0.3, "Yes"), (0.8, 0.35, "No:"), (0.2, 0.1, "No, so does adaptive")):
+        (setting,) = settings_of(tmp_path, rows("har", "alie", everybody([adaptive], [others])))
+        assert claims.others_fail(setting).startswith(answer)
+    (setting,) = settings_of(tmp_path, rows("spambase", "alie", everybody([0.8], [0.1])))
+    assert claims.others_fail(setting) is None
+
+
+def test_comparable_on_mnist_needs_both_under_every_attack(tmp_path):
+    good = rows("mnist", "alie", {"adaptive": [0.9], "median": [0.93], "medoid": [0.86]})
+    (setting,) = settings_of(tmp_path, good)
+    assert claims.comparable_on_mnist(setting).startswith("Yes: CM 0.93 of 0.90 (1 seed), alie; medoid 0.86")
+    (setting,) = settings_of(tmp_path, good + rows("mnist", "foe", {"adaptive": [0.9], "median": [0.2]}))
+    assert claims.comparable_on_mnist(setting).startswith("No")
+
+
+def test_a_run_counts_wherever_its_numbers_would_be_the_same(tmp_path):
+    """The risk is nothing to krum, and the number of attackers is nothing to anybody without an attack."""
+    lines = rows("har", "foe", {"adaptive": [0.9], "krum": [0.5]}, attackers=13)
+    lines += rows("har", "foe", {"adaptive": [0.7]}, attackers=13, risk="batch")
+    lines += rows("har", "none", {"krum": [0.6], "adaptive": [0.95]}, attackers=13)
+    lines += rows("har", "foe", {"krum": [0.4]}, attackers=6)
+    local, batch, six = settings_of(tmp_path, lines)
+    assert local.told == "har, 13 attackers, protocol paper, epochs 10, risk local"
+    assert batch.columns["foe"] == {"krum": {0: 0.5}, "adaptive": {0: 0.7}}
+    assert batch.columns["none"] == {"krum": {0: 0.6}}  # adaptive does depend on the risk
+    assert six.columns == {"none": {"krum": {0: 0.6}, "adaptive": {0: 0.95}}, "foe": {"krum": {0: 0.4}}}
+
+
+def test_protocols_apart_and_no_mixture_of_the_two(tmp_path):
+    lines = rows("har", "foe", {"adaptive": [0.9]}) + rows(
+        "har", "foe", {"adaptive": [0.8]}, released="deviation"
+    )
+    lines += rows("har", "foe", {"adaptive": [0.7]}, released=" ".join(of_task("har")))
+    found = settings_of(tmp_path, lines)
+    assert [s.columns["foe"]["adaptive"][0] for s in found] == [0.9, 0.7]
+    assert [s.told.split(", ")[2] for s in found] == ["protocol paper", "protocol released"]
+
+
+def test_figures_stand_beside_ours(tmp_path):
+    found = settings_of(tmp_path, rows("spambase", "alie", {"adaptive": [0.5, 0.7], "krum": [0.3]}))
+    lines = [line.split() for line in claims.beside(found, "spambase", 3, markdown=False).splitlines()]
+    i = next(i for i, line in enumerate(lines) if line[:2] == ["alie", "paper"])
+    assert lines[i][2:4] == ["0.88", "0.45"]
+    assert lines[i + 1] == ["[1]", "0.60±1.27", "-", "-", "-", "-", "0.30"]
+
+
+def of_many_kinds():
+    rates = [("0.001", "two-labels"), ("0.02", "two-labels"), ("0.001", "label-pairs")]
+    mnist = [
+        line
+        for lr, partition in rates
+        for line in rows("mnist", "alie", everybody([0.9], [0.2]), lr=lr, partition=partition, risk="batch")
+    ]
+    released = " ".join(of_task("har"))
+    har = [
+        line
+        for attackers in (13, 6)
+        for more in ({}, {"risk": "batch"}, {"risk": "batch", "released": released})
+        for attack in ("none", "sign-flip", "arbitrary", "foe", "alie")
+        for line in rows("har", attack, everybody([0.9, 0.8], [0.2, 0.3]), attackers=attackers, **more)
+    ]
+    return mnist, har
+
+
+def test_everything_fits_a_terminal_and_markdown_is_a_table(tmp_path, capsys):
+    mnist, har = (
+        file_of(tmp_path, some, name) for some, name in zip(of_many_kinds(), ("mnist.csv", "har.csv"))
+    )
+    for some in ([], [str(har), str(mnist)]):
+        assert claims.main(some) == 0
+        said = capsys.readouterr().out
+        assert max(map(len, said.splitlines())) <= 80
+        assert claims.main([*some, "--markdown"]) == 0
+        assert capsys.readouterr().out.count("| --- | --- |") >= 4
+    assert "lr 0.02, partition two-labels; mnist.csv" in " ".join(said.split())
+
+
+def test_the_report_has_a_table_for_each_kind_of_runs(tmp_path, capsys):
+    mnist, har = (
+        file_of(tmp_path, some, name) for some, name in zip(of_many_kinds(), ("mnist.csv", "har.csv"))
+    )
+    assert report.main([str(mnist)]) == 0
+    heads = [line for line in capsys.readouterr().out.splitlines() if line.startswith("task ")]
+    assert heads == [
+        f"task mnist, workers 10, attackers 3, epochs 10, lr {lr}, partition {partition}"
+        for lr, partition in (("0.001", "two-labels"), ("0.02", "two-labels"), ("0.001", "label-pairs"))
+    ]
+    assert report.main([str(har)]) == 0
+    heads = [line for line in capsys.readouterr().out.splitlines() if line.startswith("task ")]
+    assert len(heads) == len(set(heads)) == 6
+    assert "task har, workers 10, attackers 6, epochs 10, risk batch, protocol released" in heads
+
+
+def test_a_file_without_runs_is_one_line(tmp_path, capsys):
+    (tmp_path / "empty.csv").write_text("a,b\n")
+    assert claims.main([str(tmp_path / "empty.csv")]) == 2
+    assert len(capsys.readouterr().err.splitlines()) == 1
