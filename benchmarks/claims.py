@@ -25,6 +25,7 @@ from refimpl.aggregate import RULES
 from refimpl.attacks import ATTACKS
 from refimpl.experiments import runs
 from refimpl.experiments.compare import interval, level_with
+from refimpl.experiments.endings import ended
 from refimpl.experiments.progress import several
 from refimpl.experiments.summary import WIDTH, Results
 from refimpl.experiments.tasks import TASKS
@@ -330,4 +331,4 @@ def main(argv: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    sys.exit(ended(main))
