@@ -55,14 +55,11 @@ def forward(w: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return H, softmax(H @ B)
 
 
-def loss(w: np.ndarray, rows: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """The mean cross-entropy. As in their code it takes outputs for logits, so softmax is applied twice."""
-    _, out = forward(w, rows)
-    return -np.log(np.take_along_axis(softmax(out), y[..., None], axis=-1)).mean(axis=(-1, -2))
-
-
 def gradients(w: np.ndarray, rows: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """Of the loss of one model on each client's batch: (d,), (c, n, p + 1), (c, n) -> (c, d)."""
+    """Of one model's mean loss on each client's batch: (d,), (c, n, p + 1), (c, n) -> (c, d).
+
+    The loss is the cross-entropy, which takes outputs for logits, as in their code: softmax is applied twice.
+    """
     H, out = forward(w, rows)
     d_out = (softmax(out) - np.eye(CLASSES, dtype=w.dtype)[y]) / w.dtype.type(y.shape[1])
     dz = out * (d_out - (d_out * out).sum(axis=-1, keepdims=True))
