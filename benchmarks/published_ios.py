@@ -252,8 +252,8 @@ def own_trimmed_mean(M: np.ndarray, own: int, f: int) -> np.ndarray:
 
 def signs(M: np.ndarray, own: int) -> np.ndarray:
     """The sum of the signs of w_own - w_l."""
-    mine = M[own]
-    return (mine > M).sum(axis=0, dtype=np.int8) - (mine < M).sum(axis=0, dtype=np.int8)
+    above, below = ((M[own] > M).sum(axis=0, dtype=np.int8), (M[own] < M).sum(axis=0, dtype=np.int8))
+    return (above - below).astype(M.dtype)
 
 
 def each(net: Network, sent: np.ndarray, rule: Callable[[np.ndarray, int, int], np.ndarray]) -> np.ndarray:
@@ -304,11 +304,11 @@ def ios_cell(data: Data, rule: str, attack: str, partition: str, seed: int, roun
     for t in range(1, rounds + 1):
         mu = step_size(0, t)
         batch = np.stack([part[(rng.integers(len(part)) + np.arange(32)) % len(part)] for part in parts])
-        step = model.step(W, data.rows[batch], data.y[batch], mu) + np.float32(mu * 0.01) * W
-        sent[net.own] = W if rule == "TV penalty" else W - step
+        G = model.step(W, data.rows[batch], data.y[batch], 1) + 0.01 * W
+        sent[net.own] = W if rule == "TV penalty" else W - mu * G
         sent[net.lies] = lies(sent[net.own], rng)
         if rule == "TV penalty":
-            W = W - step - np.float32(mu * penalty) * each(net, sent, lambda M, own, f: signs(M, own))
+            W = W - mu * (G + penalty * each(net, sent, lambda M, own, f: signs(M, own)))
         else:
             W = IOS_RULES[rule](net, sent, tau)
         if rounds - t < 5000 and (rounds - t) % 500 == 0:

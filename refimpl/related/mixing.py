@@ -12,7 +12,7 @@ from refimpl.arrays import Array, module_of, quiet
 
 @quiet
 def combine(weights: Array, W: Array) -> Array:
-    """`aggregate.combine`, (n,), (n, d) -> (d,), to the bit; it looks for models that are not finite if need be.
+    """`aggregate.combine`, (n,), (n, d) -> (d,), to the bit. It looks for what is not finite only if need be.
 
     To look costs more than the product, which is not finite either if one of them is not.
     """
