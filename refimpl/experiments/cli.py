@@ -20,7 +20,7 @@ from refimpl.experiments.options import HelpFormatter, Parser, folder, number, p
 from refimpl.experiments.paper import ACCURACY, FIGURES
 from refimpl.experiments.progress import Board, duration, several, shown
 from refimpl.experiments.tasks import TASKS, Config, Edges
-from refimpl.related import schedules
+from refimpl.related import Rounds, schedules
 
 __all__ = ["HelpFormatter", "Parser", "configs", "folder", "main", "number", "parser", "whole_number"]
 
@@ -76,7 +76,7 @@ def graph_of(text: str) -> str | Edges:
     return tuple(graphs.read_edges(text)) if is_file(text, graphs.GRAPHS) else text
 
 
-def schedule_of(text: str) -> str | schedules.Rounds:
+def schedule_of(text: str) -> str | Rounds:
     """Likewise the name of a schedule, or the rounds in a file."""
     return schedules.read_rounds(text) if is_file(text, schedules.SCHEDULES) else text
 

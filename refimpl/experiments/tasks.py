@@ -16,7 +16,6 @@ from refimpl.aggregate import RULES
 from refimpl.algorithm import Setting
 from refimpl.arrays import Array
 from refimpl.attacks import ATTACKS
-from refimpl.related.schedules import Rounds
 from refimpl.train import HeldOut
 
 Edges = tuple[tuple[int, int], ...]
@@ -129,9 +128,7 @@ class Config:
     dtype: str
     released: tuple[str, ...] = ()  # names in `released.DIFFERENCES`
     l2: float = 0.0
-    graph_schedule: str | Rounds = (
-        ""  # for systems: how it changes, for `related.schedules.build`; "": not at all
-    )
+    graph_schedule: str | related.Rounds = ""  # for systems: for `schedules.build`; "": none
     plain: bool = False  # run the specification itself
     gpu: bool = False
     device: int = 0  # which GPU
