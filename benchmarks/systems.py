@@ -28,7 +28,7 @@ DOCS = Path(__file__).parents[1] / "docs"
 CSV, PAGE, FIGURE = DOCS / "results" / "systems.csv", DOCS / "RESULTS.md", DOCS / "systems.png"
 BEGIN, END = "<!-- systems.py writes from here -->", "<!-- to here -->"
 CONFIG = ["task", "rule", "attack", "seed", "attackers", "workers", "epochs", "graph", "risk", "optimizer"]
-CONFIG += ["lr", "batch_size", "dtype"]
+CONFIG += ["lr", "batch_size", "partition", "dtype"]
 LAST = ["worst_own", "mean_own", "worst_whole", "mean_whole", "not_finite"]
 COLUMNS = [*CONFIG, *LAST, "bytes_per_round", "rounds", "seconds", "version", "code"]
 COUNT, MAJORITY = "the number of attackers", "that most are honest"
@@ -51,12 +51,17 @@ def row_of(result: dict[str, Any]) -> Row:
 
 
 def read(path: Path) -> list[Row]:
-    """The rows of the CSV, numbers as numbers."""
+    """The rows of the CSV, numbers as numbers. Of a file without partitions, they are the tasks' own."""
     if not path.exists():
         return []
-    words = {"task", "rule", "attack", "graph", "risk", "optimizer", "dtype", "version", "code"}
+    words = {"task", "rule", "attack", "graph", "risk", "optimizer", "partition", "dtype", "version", "code"}
     with path.open(newline="") as file:
-        return [{k: v if k in words else float(v) for k, v in row.items()} for row in csv.DictReader(file)]
+        rows = [{"partition": usual_partition(row["task"])} | row for row in csv.DictReader(file)]
+    return [{k: v if k in words else float(v) for k, v in row.items()} for row in rows]
+
+
+def usual_partition(task: str) -> str:
+    return TASKS[task].defaults["partition"]
 
 
 def collect(folders: Iterable[Path], path: Path = CSV) -> int:
@@ -150,6 +155,8 @@ def section(rows: list[Row]) -> str:
     for (task, attackers), some in parts(rows).items():
         rates = sorted({f"{row['lr']:g}" for row in some})
         facts = f"{some[0]['workers']:.0f} workers, {attackers} attackers, {some[0]['epochs']:.0f} epochs"
+        if unusual := sorted({row["partition"] for row in some} - {usual_partition(task)}):
+            facts += f", partition {' or '.join(unusual)}"
         facts += f", {seeds(some)}, learning rate {' or '.join(rates)}, {len(some)} runs."
         own, whole = (winners(some, measure) for measure in ("worst_own", "mean_whole"))
         title = f"### {TASKS[task].title}, {attackers} attackers"

@@ -4,7 +4,7 @@ A graph is a boolean matrix A on the host, A[k, l] = (l in N_k): symmetric, and 
 because a worker is its own neighbour.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -73,20 +73,24 @@ def from_edges(n: int, edges: Iterable[tuple[int, int]]) -> np.ndarray:
 def read_edges(path: str | Path) -> list[tuple[int, int]]:
     """Reads a file with one edge per line, two worker numbers; blank lines and # comments are skipped."""
     edges = []
+    for number, line in lines(path):
+        try:
+            i, j = (int(word) for word in line.split())
+        except ValueError:
+            raise ValueError(f"{path}, line {number}: needs two worker numbers, got {line!r}") from None
+        edges.append((i, j))
+    return edges
+
+
+def lines(path: str | Path) -> Iterator[tuple[int, str]]:
+    """The lines of a file of edges with their numbers, without comments, if anything is left."""
     try:
         text = Path(path).read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
         raise ValueError(f"{path}: needs text, one edge per line: {error}") from None
     for number, line in enumerate(text.splitlines(), start=1):
-        words = line.partition("#")[0].split()
-        if not words:
-            continue
-        try:
-            i, j = (int(word) for word in words)
-        except ValueError:
-            raise ValueError(f"{path}, line {number}: needs two worker numbers, got {line!r}") from None
-        edges.append((i, j))
-    return edges
+        if words := line.partition("#")[0].strip():
+            yield number, words
 
 
 def require_connected(A: np.ndarray) -> None:

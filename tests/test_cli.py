@@ -103,6 +103,9 @@ def test_a_name_comes_before_a_file(tmp_path, monkeypatch):
         (tmp_path / name).write_text("0 1\n")
     assert [cli.graph_of(text) for text in ("ring", "regular:4", "./ring")] == ["ring", "regular:4", ((0, 1),)]
     assert cli.graph_of("mine") == ((0, 1),)
+    assert cli.schedule_of("mine") == (((0, 1), (1, 0)),)
+    (tmp_path / "matching").write_text("0 1\n")
+    assert cli.schedule_of("matching") == "matching"
     monkeypatch.setitem(GRAPHS, "mine", GRAPHS["ring"])
     assert cli.graph_of("mine") == "mine"
 

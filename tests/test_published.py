@@ -4,24 +4,38 @@ import csv
 import importlib
 import json
 from pathlib import Path
+from statistics import NormalDist
 
 import numpy as np
 import pytest
-from numpy.testing import assert_allclose
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.testing import assert_allclose, assert_array_equal
 
-from refimpl.related import rules
+from refimpl import aggregate, graphs
+from refimpl.related import metropolis_weights, rules
 
 
 @pytest.fixture
 def published(monkeypatch):
     """The script, on pictures of ten pixels, of which the bright one is the label."""
     monkeypatch.syspath_prepend(str(Path(__file__).parents[1] / "benchmarks"))
-    module, rng = importlib.import_module("published"), np.random.default_rng(0)
+    module = importlib.import_module("published")
+    monkeypatch.setattr(module, "load", lambda data_dir, symmetric: small(module))
+    return module
+
+
+def small(published):
+    rng = np.random.default_rng(0)
     y = rng.integers(0, 10, 1200)
     X = (rng.random((1200, 10)) / 4 + np.eye(10)[y]).astype("float32")
-    data = module.Data(X[:1000], y[:1000], X[1000:], y[1000:])
-    monkeypatch.setattr(module, "load", lambda data_dir, symmetric: data)
-    return module
+    rows = np.concatenate([X, np.ones((1200, 1), "float32")], axis=1)
+    return published.Data(rows[:1000], y[:1000], rows[1000:], y[1000:])
+
+
+@pytest.fixture
+def ios(published):
+    return importlib.import_module("published_ios")
 
 
 @pytest.mark.parametrize("partition", ["iid", "label-separated"])
@@ -36,7 +50,7 @@ def test_published_tables_are_computed(published, partition, capsys, tmp_path, m
     first = next(cell for cell in cells if (cell["row"], cell["column"]) == ("IOS", "alie"))
     assert first["theirs"] == {"iid": 91.68, "label-separated": 86.61}[partition]
     assert (first["rounds"], first["of"]) == (2, 50_000)
-    monkeypatch.setattr(published, "ios_cell", None)  # is not called again
+    monkeypatch.setattr(published.Cell, "compute", None)  # is not called again
     assert published.main([*command, "ios"]) == 0
     again = capsys.readouterr().out.splitlines()
     assert again == said[: len(again)]
@@ -78,21 +92,119 @@ def test_a_wrong_command_is_one_line(published, capsys, command, message):
     assert message in capsys.readouterr().err
 
 
+def graph_of(ios, attack):
+    graph = graphs.from_edges(12, ios.IOS_EDGES)
+    if attack == "none":
+        graph[[6, 7]] = graph[:, [6, 7]] = False
+    return graph
+
+
+@pytest.mark.parametrize("attack", ["none", "sign"])
+def test_everyone_hears_its_neighbourhood_in_the_order_of_the_senders(ios, attack):
+    net, graph = ios.ios_network(attack), graph_of(ios, attack)
+    assert net.honest.tolist() == [0, 1, 2, 3, 4, 5, 8, 9, 10, 11]
+    assert_array_equal(net.hears[:, net.lies].sum(axis=0), 1)  # a lie is for one worker
+    assert_array_equal(net.near, (graph & ~np.eye(12, dtype=bool))[np.ix_(net.honest, net.honest)])
+    for i, k in enumerate(net.honest):
+        N_k = np.flatnonzero(graph[k])
+        assert_array_equal(np.isin(np.flatnonzero(net.hears[i]), net.lies), np.isin(N_k, [6, 7]))
+        assert_allclose(net.weights[i][net.hears[i]], metropolis_weights(graph)[k, N_k])
+        assert net.hears[i][: net.own[i]].sum() == (N_k < k).sum()
+        assert net.f[i] == np.isin(N_k, [6, 7]).sum()
+    assert not net.weights[~net.hears].any()
+
+
+def messages(ios, attack, spread=1.0):
+    """Their network, what honest workers send (h, d), all messages (m, d), and the attackers' generator."""
+    net, rng = ios.ios_network(attack), np.random.default_rng(1)
+    H = (5 + spread * rng.normal(size=(10, 40))).astype("float32")
+    sent = np.empty((net.hears.shape[1], 40), "float32")
+    sent[net.own], sent[net.lies] = H, ios.IOS_ATTACKS[attack](net)(H, np.random.default_rng(2))
+    return net, H, sent, np.random.default_rng(2)
+
+
+def told(attack, own, near, c_own, c_near, c_lies, rng):
+    """What worker k's attackers tell it, as their code has it: from what k and its honest neighbours send."""
+    f, n = len(c_lies), len(near) + len(c_lies)
+    if attack == "gaussian":
+        return near.mean(axis=0) + 30 * rng.normal(size=(f, len(own)))
+    if attack == "sign":
+        return -(near.sum(axis=0) + own) / (len(near) + 1)
+    if attack == "isolation":
+        return (own - c_own * own - c_near @ near) / sum(c_lies)
+    if attack == "duplicate":
+        return near[rng.integers(len(near))]
+    z = NormalDist().inv_cdf((n - ((n + 1) // 2 - f)) / n)
+    return near.mean(axis=0) + z * near.std(axis=0, ddof=1)
+
+
+@pytest.mark.parametrize("attack", ["gaussian", "sign", "isolation", "duplicate", "alie"])
+def test_attackers_tell_each_worker_what_their_code_has(ios, attack):
+    net, H, sent, rng = messages(ios, attack)
+    for i, near in enumerate(net.near):
+        lies = net.lies[net.victims == i]
+        c = net.weights[i]
+        expected = told(attack, H[i], H[near], c[net.own[i]], c[net.own][near], c[lies], rng)
+        assert_allclose(sent[lies], np.broadcast_to(expected, sent[lies].shape), rtol=1e-4, atol=1e-4)
+
+
+PLAIN = {
+    "no communication": lambda M, own, c, f: M[own],
+    "MH mean": lambda M, own, c, f: c @ M,
+    "median": lambda M, own, c, f: np.sort(M, axis=0)[(len(M) - 1) // 2],  # the lower one, as in torch
+    "geometric median": lambda M, own, c, f: rules.geometric_median(M),
+    "Krum": lambda M, own, c, f: aggregate.krum(M, f),
+    "trimmed mean": lambda M, own, c, f: rules.own_trimmed_mean(M, own, f),
+    "SCC": lambda M, own, c, f: rules.clipped_gossip(M, own, c, 0.3),
+    "IOS": lambda M, own, c, f: rules.iterative_outlier_scissor(M, own, c, f),
+}
+
+
+@pytest.mark.parametrize("spread", [1, 0.02])  # with 0.02, some differences are not clipped
+@pytest.mark.parametrize("attack", ["none", "gaussian", "sign", "isolation", "duplicate", "alie"])
+@pytest.mark.parametrize("rule", list(PLAIN))
+def test_rules_for_all_workers_are_the_plain_ones_of_each(ios, rule, attack, spread):
+    net, _, sent, _ = messages(ios, attack, spread)
+    made = ios.IOS_RULES[rule](net, sent, 0.3)
+    for i, hears in enumerate(net.hears):
+        M, own = sent[hears].astype(float), int(hears[: net.own[i]].sum())
+        assert_allclose(
+            made[i], PLAIN[rule](M, own, net.weights[i][hears], int(net.f[i])), rtol=2e-5, atol=2e-5
+        )
+
+
+def test_signs_are_summed_up(ios):
+    M = np.array([[1.0, 2, 3], [0, 2, 4], [0, 3, 3]], "float32")
+    assert ios.signs(M, 0).tolist() == [2, -1, -1]
+
+
+@given(st.integers(1, 12), st.integers(0, 2**32))
+def test_batchers_network_sorts(n, seed):
+    ascending = importlib.import_module("published_ios").ascending
+    M = np.random.default_rng(seed).integers(0, 5, (n, 30)).astype("float32")
+    before = M.copy()
+    assert_array_equal(np.stack(ascending(M)), np.sort(M, axis=0))
+    assert_array_equal(M, before)
+
+
 @pytest.mark.parametrize("steps", [0, 1, 5, 80])
-@pytest.mark.parametrize("bad", [7.0, 1e3, np.nan])
+@pytest.mark.parametrize("bad", [7.0, 1e3])
 def test_the_geometric_median_by_products_is_the_plain_one(published, steps, bad):
+    common = importlib.import_module("published_common")
     W = np.random.default_rng(steps).normal(size=(7, 5)) + 100
     W[2] = bad
-    plain = rules.geometric_median(W, steps)
-    assert_allclose(published.geometric_median(W, steps), plain, rtol=1e-9)
-    assert_allclose(published.geometric_median(W.astype("float32"), steps), plain, rtol=1e-5)
+    hears = np.ones((2, 7), dtype=bool)
+    hears[1, 4:] = False
+    for w, rtol in ((W, 1e-9), (W.astype("float32"), 1e-5)):
+        made = common.geometric_median(hears, common.products(w), steps) @ w
+        for i in range(2):
+            assert_allclose(made[i], rules.geometric_median(W[hears[i]], steps), rtol=rtol)
 
 
-def test_published_rules_learn_and_isolation_isolates(published):
+def test_published_rules_learn_and_isolation_isolates(published, ios):
     """A mean against isolation is as good as no communication, and IOS drops the isolators."""
-    data = published.load(None, True)
     cell = {
-        (rule, attack): np.mean(published.ios_cell(data, rule, attack, "label-separated", 300, 0))
+        (rule, attack): np.mean(ios.ios_cell(small(published), rule, attack, "label-separated", 0, 300))
         for rule, attack in (("IOS", "isolation"), ("MH mean", "isolation"), ("no communication", "none"))
     }
     assert cell["IOS", "isolation"] > 60
@@ -100,26 +212,49 @@ def test_published_rules_learn_and_isolation_isolates(published):
     assert cell["no communication", "none"] < 40
 
 
-def test_the_isolators_make_the_mean_ones_own_model(published):
-    places = published.ios_places("isolation")
-    sent = np.random.default_rng(0).normal(size=(12, 4)).astype("float32")
-    for k, place in places.items():
-        h = place.heard(sent, "isolation", np.random.default_rng(0))
-        if h.f:
-            assert_allclose(h.weights @ h.models, sent[k], rtol=1e-4, atol=1e-5)
-
-
-def test_of_two_values_in_the_middle_the_lower_one_is_ioss_median(published):
-    assert_allclose(published.lower_median(np.array([[4.0, 1], [1, 1], [3, 9], [2, 5]])), [2, 1])
-
-
-def test_ios_reports_the_mean_of_its_last_ten_records(published, monkeypatch):
-    said = iter([0.0, 100.0])  # at rounds 1 and 501
-    monkeypatch.setattr(published, "accuracy", lambda *_: next(said))
-    data = published.load(None, True)
-    assert published.ios_cell(data, "no communication", "none", "iid", 501, 0) == [0, 100]
-    monkeypatch.setattr(published, "accuracy", lambda *_: 1.0)
-    assert published.ios_cell(data, "no communication", "none", "iid", 5200, 0) == [1] * 10
+def test_ios_reports_the_mean_of_its_last_ten_records(published, ios, monkeypatch):
+    said, data = iter([0.0, 100.0]), small(published)  # at rounds 1 and 501
+    monkeypatch.setattr(ios, "accuracy", lambda *_: next(said))
+    assert ios.ios_cell(data, "no communication", "none", "iid", 0, 501) == [0, 100]
+    monkeypatch.setattr(ios, "accuracy", lambda *_: 1.0)
+    assert ios.ios_cell(data, "no communication", "none", "iid", 0, 5200) == [1] * 10
     cell = published.Cell("IOS", "none", 1.0, lambda rounds: [1.0, 3.0, 5.0])
     made = published.computed({"rounds": 9}, cell, None)
     assert (made["ours"], made["error"]) == (3, pytest.approx(2 / 3**0.5))
+
+
+def test_nan_is_never_right(published):
+    accuracy = importlib.import_module("published_common").accuracy
+    logits = np.array([[0, np.nan, 5], [1, 0, 0], [0, 0, 0]])
+    assert accuracy(logits, np.array([1, 0, 0])) == pytest.approx(200 / 3)
+
+
+def test_gradients_of_wu_are_those_of_their_loss(published):
+    """Two softmaxes, as in their code; by differences, client by client and row by row."""
+    wu, rng = importlib.import_module("published_wu"), np.random.default_rng(0)
+    p, w = 3, rng.normal(size=4 * 50 + 51 * 10)
+    rows = np.concatenate([rng.normal(size=(2, 4, p)), np.ones((2, 4, 1))], axis=2)
+    y = rng.integers(0, 10, (2, 4))
+
+    def loss(w, rows, y):
+        A, b, B, c = np.split(w, [p * 50, (p + 1) * 50, (p + 1) * 50 + 500])
+        total = 0.0
+        for x, label in zip(rows[:, :p], y, strict=True):
+            z = np.tanh(x @ A.reshape(p, 50) + b) @ B.reshape(50, 10) + c
+            once = np.exp(z) / np.exp(z).sum()
+            total -= np.log(np.exp(once[label]) / np.exp(once).sum())
+        return total / len(y)
+
+    G = wu.gradients(w, rows, y)
+    for j in rng.permutation(len(w))[:60]:
+        e = 1e-6 * (np.arange(len(w)) == j)
+        for k in range(2):
+            slope = (loss(w + e, rows[k], y[k]) - loss(w - e, rows[k], y[k])) / 2e-6
+            assert G[k, j] == pytest.approx(slope, abs=1e-8)
+
+
+def test_wu_attackers_win_against_the_mean_only(published):
+    """Twenty that send -3 times the mean turn the mean around: it becomes worse than guessing."""
+    wu, data = importlib.import_module("published_wu"), small(published)
+    for rule, least, most in (("mean", 0, 10), ("geometric median", 30, 100)):
+        assert least <= wu.wu_cell(data, rule, "sign", 0, 100)[0] < most

@@ -13,6 +13,22 @@ from strategies import attacked, models
 from refimpl import aggregate, graphs, related, train
 from refimpl.related import mixing, rules, schedules
 
+# --- Mixing -------------------------------------------------------------------------------------------------
+
+
+@given(st.integers(0, 2**32), st.sampled_from([0, np.nan, np.inf, -np.inf, 1e308]), st.booleans())
+def test_mixing_is_eq_3_to_the_bit(seed, odd, ignored):
+    """Also with a model that is not finite, of weight 0 or not, and where the sum overflows."""
+    rng = np.random.default_rng(seed)
+    W, c = rng.normal(size=(5, 7)), rng.random(5)
+    W[rng.integers(5), rng.integers(7, size=2)] = odd
+    W[0] = W[1] if odd == 1e308 else W[0]
+    c[~np.isfinite(W).all(axis=1) & ignored] = 0
+    before = W.copy()
+    assert_array_equal(mixing.combine(c, W), aggregate.combine(c, W))
+    assert_array_equal(W, before)
+
+
 # --- Rules --------------------------------------------------------------------------------------------------
 
 

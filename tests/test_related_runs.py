@@ -8,7 +8,7 @@ from numpy.testing import assert_allclose
 
 from refimpl import related
 from refimpl.aggregate import RULES
-from refimpl.experiments import cli, fingerprint, grid, tables, tasks
+from refimpl.experiments import cli, fingerprint, grid, runs, tables, tasks
 from refimpl.related import SYSTEMS
 from refimpl.related.schedules import SCHEDULES
 
@@ -61,6 +61,24 @@ def test_a_schedule_reaches_the_rounds_and_the_count_of_bytes():
     assert len(losses) == 3
 
 
+def test_a_schedule_from_a_file_is_a_run_that_is_found_again(tmp_path):
+    """In every second round everyone speaks to the next one, one way."""
+    file, out = tmp_path / "rounds.txt", tmp_path / "out"
+    file.write_text("---\n" + "".join(f"{k} > {(k + 1) % 10}\n" for k in range(10)))
+    options = ["--rules", "sgp", "--attacks", "alie", "--epochs", "1", "--batch-size", "100", "--jobs", "1"]
+    options += ["--graph-schedule", str(file), "--out", str(out)]
+    assert cli.main("spambase", options) == 0
+    (path,) = out.glob("*.json")
+    written, result = path.stat().st_mtime_ns, json.loads(path.read_text())
+    assert cli.main("spambase", options) == 0
+    assert path.stat().st_mtime_ns == written
+    assert result["bytes_per_round"] == (D + 1) * 8 / 2  # of four rounds, two
+    row = runs.as_row(result)
+    assert row["graph_schedule"] == "edges"
+    with pytest.raises(SystemExit):
+        cli.main("spambase", ["--rules", "d-psgd", *options[2:]])  # which needs edges both ways
+
+
 def test_agreement_is_counted_round_by_round():
     """Gradients, 0, 1, 2 and 2 more times, and models."""
     result = grid.run(config(rule="icwtm"))
@@ -87,7 +105,10 @@ def test_a_system_runs_with_gpu(xp):
             "icwtm: everyone must hear everyone, but worker 0 does not hear worker 2",
         ),
         ("--rules choco --graph-schedule matching", "choco needs a graph that stays the same, got a schedule"),
-        ("--rules krum --graph-schedule matching", "rule krum needs a graph that stays the same, got matching"),
+        (
+            "--rules krum --graph-schedule matching",
+            "rule krum needs a graph that stays the same, got a schedule",
+        ),
         (
             "--rules ios --graph-schedule every:2",
             "round 1: ios: worker 0, with 0 neighbours: ios needs f neighbours",
@@ -97,6 +118,7 @@ def test_a_system_runs_with_gpu(xp):
             "round 1: d-sgd: metropolis_weights needs an undirected graph",
         ),
         ("--rules sgp --graph-schedule onward", "unknown schedule 'onward': needs thinned:P, one-way:P"),
+        ("--rules sgp --graph-schedule onward", "exponential:PEERS or a file of edges, --- between rounds"),
         ("--rules d-pgsd", "invalid choice: 'd-pgsd'"),
     ],
 )

@@ -48,6 +48,33 @@ def test_exponential_graphs_by_hand():
     assert set(np.flatnonzero(two(2)[:, 0])) == {0, 3}  # 3 and 6, which is 0 itself
 
 
+def test_rounds_come_from_a_file_and_repeat(tmp_path):
+    path = tmp_path / "rounds.txt"
+    path.write_text("# a path, then nobody, then one way\n0 1\n1 2\n--- \n---\n0 > 1\n2>0  # and on\n")
+    schedule = schedules.build(schedules.read_rounds(path), graphs.complete(3), 0)
+    one_way = [[1, 0, 1], [1, 1, 0], [0, 0, 1]]  # row k: whom k hears
+    for t, expected in enumerate([[[1, 1, 0], [1, 1, 1], [0, 1, 1]], np.eye(3), one_way] * 2, start=1):
+        assert_array_equal(schedule(t), np.array(expected, dtype=bool))
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("0 1\n---\n0 1 2\n", r"rounds.txt, line 3: needs I J, I > J, or --- between rounds, got '0 1 2'"),
+        ("0 > 1 2\n", r"line 1: needs I J, I > J, .* got '0 > 1 2'"),
+        ("0 > 1 > 2\n", r"line 1: needs I J, I > J, .* got '0 > 1 > 2'"),
+        ("\n0 -> 1\n", r"line 2: needs I J, I > J, .* got '0 -> 1'"),
+        ("---\n\n", r"rounds.txt: needs an edge in some round, got none in 2"),
+        ("0 1\n---\n1 > 3\n", r"edge 1 > 3: needs workers 0 to 2"),
+        ("-1 > 0\n", r"edge -1 > 0: needs workers 0 to 2"),
+    ],
+)
+def test_a_file_of_rounds_that_cannot_be_is_refused(text, message, tmp_path):
+    (tmp_path / "rounds.txt").write_text(text)
+    with pytest.raises(ValueError, match=message):
+        schedules.build(schedules.read_rounds(tmp_path / "rounds.txt"), graphs.complete(3), 0)
+
+
 # --- Bytes --------------------------------------------------------------------------------------------------
 
 

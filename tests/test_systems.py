@@ -18,7 +18,7 @@ def systems(monkeypatch):
 def result(rule, attack, seed, worst, sent=86544.0, attackers=3):
     config = {"task": "spambase", "rule": rule, "attack": attack, "seed": seed, "attackers": attackers}
     config |= {"workers": 10, "epochs": 200, "graph": "complete", "risk": "local", "optimizer": "sgd"}
-    config |= {"lr": 0.01, "batch_size": 20, "dtype": "float64"}
+    config |= {"lr": 0.01, "batch_size": 20, "partition": "nonuniform", "dtype": "float64"}
     history = {"worst_own": [0.1, worst], "mean_own": [0.2, worst], "worst_whole": [0.3, worst]}
     history |= {"mean_whole": [0.4, worst - 0.1], "not_finite": [0, 0]}
     facts = {"bytes_per_round": sent, "rounds_per_epoch": 19, "seconds": 1.26}
@@ -47,6 +47,25 @@ def test_a_row_is_a_run(rows):
     row = next(row for row in rows if row["rule"] == "choco")
     assert (row["worst_own"], row["mean_whole"], row["bytes_per_round"]) == pytest.approx((0.9, 0.8, 1296))
     assert (row["seed"], row["rounds"], row["code"], row["lr"]) == (0, 3800, "c0de", 0.01)
+    assert row["partition"] == "nonuniform"
+
+
+def test_an_old_file_has_the_partitions_of_its_tasks(systems, rows, tmp_path):
+    """The run of another partition is another run."""
+    new, old = tmp_path / "new" / "systems.csv", tmp_path / "old.csv"
+    lines = [line.split(",") for line in new.read_text().splitlines()]
+    at = lines[0].index("partition")
+    old.write_text("".join(",".join(line[:at] + line[at + 1 :]) + "\n" for line in lines))
+    assert systems.read(old) == rows
+    other = RUNS[0] | {"config": RUNS[0]["config"] | {"partition": "iid"}}
+    (tmp_path / "iid.json").write_text(json.dumps(other))
+    assert systems.collect([tmp_path], old) == len(RUNS) + 1
+
+
+def test_the_section_names_a_partition_that_is_not_the_tasks_own(systems, rows):
+    assert "partition" not in systems.section(rows)
+    other = [row | {"partition": "iid"} for row in rows]
+    assert "10 workers, 3 attackers, 200 epochs, partition iid, 1 to 2 seeds" in systems.section(other)
 
 
 def test_the_section_says_who_is_best_and_leaves_a_dash_where_nothing_was_run(systems, rows):

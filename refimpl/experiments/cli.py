@@ -21,6 +21,7 @@ from refimpl.experiments.options import HelpFormatter, Parser, folder, number, p
 from refimpl.experiments.paper import ACCURACY, FIGURES
 from refimpl.experiments.progress import Board, duration, several, shown
 from refimpl.experiments.tasks import TASKS, Config, Edges
+from refimpl.related import Rounds, schedules
 
 __all__ = ["HelpFormatter", "Parser", "configs", "folder", "main", "number", "parser", "whole_number"]
 
@@ -64,7 +65,8 @@ def prepare(task: str, args: argparse.Namespace) -> list[Config]:
 def configs(task: str, args: argparse.Namespace) -> list[Config]:
     """The grid: every rule, attack and seed, without repetitions."""
     fixed = {f.name: getattr(args, f.name) for f in dataclasses.fields(Config) if hasattr(args, f.name)}
-    fixed |= {"task": task, "graph": graph_of(args.graph), "released": tuple(args.released)}
+    fixed |= {"task": task, "released": tuple(args.released)}
+    fixed |= {"graph": graph_of(args.graph), "graph_schedule": schedule_of(args.graph_schedule)}
     names = itertools.product(args.rules, args.attacks, args.seeds)
     runs = [Config(rule=rule, attack=attack, seed=seed, **fixed) for rule, attack, seed in names]
     return list(dict.fromkeys(runs))
@@ -72,8 +74,17 @@ def configs(task: str, args: argparse.Namespace) -> list[Config]:
 
 def graph_of(text: str) -> str | Edges:
     """A name in GRAPHS as it is; the edges in a file, unless it is called like a graph."""
-    named = text.partition(":")[0] in graphs.GRAPHS
-    return tuple(graphs.read_edges(text)) if not named and Path(text).is_file() else text
+    return tuple(graphs.read_edges(text)) if is_file(text, graphs.GRAPHS) else text
+
+
+def schedule_of(text: str) -> str | Rounds:
+    """Likewise the name of a schedule, or the rounds in a file."""
+    return schedules.read_rounds(text) if is_file(text, schedules.SCHEDULES) else text
+
+
+def is_file(text: str, table: dict[str, Any]) -> bool:
+    """Unless it is called like an entry of the table."""
+    return text.partition(":")[0] not in table and Path(text).is_file()
 
 
 # --- Running ------------------------------------------------------------------------------------------------

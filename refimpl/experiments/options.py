@@ -27,7 +27,7 @@ LISTED: dict[str, dict[str, Any]] = {
     "Systems, beside the rules": SYSTEMS,
     "Attacks": ATTACKS,
     "Graphs": GRAPHS,
-    "Schedules of a graph, for systems": SCHEDULES,
+    "Schedules of a graph, for systems; or a file of edges with --- between rounds": SCHEDULES,
     "Partitions": PARTITIONS,
     "Features": FEATURES,
     "Optimizers": OPTIMIZERS,
@@ -208,7 +208,12 @@ def network(group: Any) -> None:
         "--attackers", type=whole_number(0), metavar="F", help="how many of them lie, unless the attack is none"
     )
     add("--graph", metavar="NAME", default="complete", help="who hears whom, or a file of edges")
-    add("--graph-schedule", metavar="S", default="", help="how it changes from round to round")
+    add(
+        "--graph-schedule",
+        metavar="S",
+        default="",
+        help="how it changes from round to round, or a file of edges",
+    )
     choice(group, "--partition", PARTITIONS, "how the rows are dealt to the workers")
 
 

@@ -86,7 +86,8 @@ def as_row(run: dict[str, Any]) -> Row:
     c, last = run["config"], {name: column[-1] for name, column in run["history"].items()}
     row = {name: c.get(name, "") for name in FIELDS}
     row["released"] = " ".join(row["released"])
-    row["graph"] = row["graph"] if isinstance(row["graph"], str) else "edges"
+    for name in ("graph", "graph_schedule"):
+        row[name] = row[name] if isinstance(row[name], str) else "edges"
     row |= {name: last.get(name, "") for name in (*NUMBERS, *LISTENING)}
     return row | {"version": run["versions"]["refimpl"], "code": run["versions"]["code"]}
 

@@ -128,7 +128,7 @@ class Config:
     dtype: str
     released: tuple[str, ...] = ()  # names in `released.DIFFERENCES`
     l2: float = 0.0
-    graph_schedule: str = ""  # for systems: how the graph changes, as in `related.schedules`; "": not at all
+    graph_schedule: str | related.Rounds = ""  # for systems: for `schedules.build`; "": none
     plain: bool = False  # run the specification itself
     gpu: bool = False
     device: int = 0  # which GPU
@@ -219,7 +219,7 @@ def check_related(c: Config, s: Setting) -> None:
             raise ValueError(f"system {c.rule} knows no {', '.join(on)}: needs a rule of the paper")
         related.check(c.rule, s, schedule, rounds_of(c, s))
     elif schedule:
-        raise ValueError(f"rule {c.rule} needs a graph that stays the same, got {c.graph_schedule}: see --list")
+        raise ValueError(f"rule {c.rule} needs a graph that stays the same, got a schedule: see --list")
 
 
 def local_data(c: Config, data_dir: str | None) -> tuple[np.ndarray, np.ndarray, HeldOut]:

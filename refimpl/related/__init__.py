@@ -25,12 +25,13 @@ from refimpl.related.engines import bytes_per_round, check, engine
 from refimpl.related.gossip import diminishing
 from refimpl.related.mixing import metropolis_weights, push_weights, top_k, uniform_weights
 from refimpl.related.rules import RULES
-from refimpl.related.schedules import Schedule
+from refimpl.related.schedules import Rounds, Schedule
 from refimpl.related.systems import SYSTEMS, System
 
 __all__ = [
     "RULES",
     "SYSTEMS",
+    "Rounds",
     "Schedule",
     "System",
     "a_model",

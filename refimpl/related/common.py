@@ -63,7 +63,7 @@ def heard(s: Setting, sent: Array, mixing: np.ndarray, batch: Array, k: int) -> 
     N_k = np.flatnonzero(s.graph[k])
     return Heard(
         senders=N_k,
-        models=sent[xp.asarray(N_k)],
+        models=sent if len(N_k) == len(sent) else sent[xp.asarray(N_k)],  # nobody writes to it
         own=int(np.searchsorted(N_k, k)),
         weights=xp.asarray(mixing[k, N_k].astype(sent.dtype)),
         f=len(s.attackers),

@@ -6,11 +6,10 @@ Each is one round in the form of `algorithm.round_`; options come last and have 
 import math
 from collections.abc import Callable
 
-from refimpl.aggregate import combine
 from refimpl.algorithm import Setting, State, messages
 from refimpl.arrays import Array, module_of, quiet
 from refimpl.related.common import Heard, Result, begin, gradients, heard, mix_and_step, step_then_mix, steps
-from refimpl.related.mixing import count_of, metropolis_weights, push_weights, top_k, uniform_weights
+from refimpl.related.mixing import combine, count_of, metropolis_weights, push_weights, top_k, uniform_weights
 
 
 def weighted(h: Heard) -> Array:

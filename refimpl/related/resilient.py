@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from refimpl.aggregate import adaptive_weights, combine, coordinate_median, krum, trimmed_mean
+from refimpl.aggregate import adaptive_weights, coordinate_median, krum, trimmed_mean
 from refimpl.algorithm import Setting, State, messages
 from refimpl.arrays import Array, module_of, quiet
 from refimpl.optim import OPTIMIZERS
@@ -26,7 +26,7 @@ from refimpl.related.common import (
     step_then_mix,
     steps,
 )
-from refimpl.related.mixing import metropolis_weights, uniform_weights
+from refimpl.related.mixing import combine, metropolis_weights, uniform_weights
 from refimpl.released import smooth
 
 SCREENS: dict[str, Callable[[], Combine]] = {  # made anew in every round

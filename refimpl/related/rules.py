@@ -10,8 +10,9 @@ from itertools import combinations
 
 import numpy as np
 
-from refimpl.aggregate import Rule, ascending, combine, require_krum, squared_distances
+from refimpl.aggregate import Rule, ascending, require_krum, squared_distances
 from refimpl.arrays import Array, module_of, quiet, to_host
+from refimpl.related.mixing import combine
 
 # --- For comparison: rules that see all models alike --------------------------------------------------------
 

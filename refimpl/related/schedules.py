@@ -2,18 +2,20 @@
 
 A schedule is a function of the round t = 1, 2, ... that returns a boolean matrix on the host, A[k, l] = l sends
 to k in that round, True on the diagonal. It is drawn from the seed and t alone, so that a run can be resumed
-anywhere.
+anywhere, or read from a file of edges, round by round.
 """
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
 from refimpl.draws import STREAMS
-from refimpl.graphs import named
+from refimpl.graphs import lines, named
 
 Schedule = Callable[[int], np.ndarray]
+Rounds = tuple[tuple[tuple[int, int], ...], ...]  # the pairs (sender, receiver) of each round
 
 
 def stream(seed: int, t: int) -> np.random.Generator:
@@ -114,10 +116,50 @@ SCHEDULES = {
 }
 
 
-def build(name: str, graph: np.ndarray, seed: int) -> Schedule:
-    """The schedule of that name on a graph, with its number behind a colon if it takes one: "thinned:0.3"."""
-    entry, number = named("schedule", name, SCHEDULES)
+def read_rounds(path: str | Path) -> Rounds:
+    """Reads a file with one edge per line, as `graphs.read_edges`, and a line --- between two rounds.
+
+    "0 1": the two hear each other; "0 > 1": 0 sends to 1.
+    """
+    rounds: list[list[tuple[int, int]]] = [[]]
+    for number, line in lines(path):
+        if line == "---":
+            rounds.append([])
+            continue
+        left, one_way, right = line.partition(">")
+        try:
+            i, j = (int(word) for word in ((left, right) if one_way else line.split()))
+        except ValueError:
+            needed = "I J, I > J, or --- between rounds"
+            raise ValueError(f"{path}, line {number}: needs {needed}, got {line!r}") from None
+        rounds[-1] += [(i, j)] if one_way else [(i, j), (j, i)]
+    if not any(rounds):
+        raise ValueError(f"{path}: needs an edge in some round, got none in {len(rounds)}")
+    return tuple(map(tuple, rounds))
+
+
+def periodic(n: int, rounds: Rounds) -> Schedule:
+    """These rounds again and again, between workers 0 ... n - 1."""
+    graphs = np.tile(np.eye(n, dtype=bool), (len(rounds), 1, 1))
+    for A, pairs in zip(graphs, rounds, strict=True):
+        for sender, receiver in pairs:
+            if not (0 <= sender < n and 0 <= receiver < n):
+                raise ValueError(f"edge {sender} > {receiver}: needs workers 0 to {n - 1} of a schedule")
+            A[receiver, sender] = True
+    return lambda t: graphs[(t - 1) % len(graphs)]
+
+
+def build(schedule: str | Rounds, graph: np.ndarray, seed: int) -> Schedule:
+    """The schedule of that name on a graph, with its number behind a colon if it takes one: "thinned:0.3".
+
+    Rounds that were read from a file stand for themselves, whatever the graph.
+    """
+    if not isinstance(schedule, str):
+        return periodic(len(graph), schedule)
+    entry, number = named("schedule", schedule, SCHEDULES, " or a file of edges, --- between rounds")
     if entry.number == "P" and not 0 <= number <= 1:
-        raise ValueError(f"schedule {name.partition(':')[0]}:P needs a probability 0 <= P <= 1, got {number:g}")
+        raise ValueError(
+            f"schedule {schedule.partition(':')[0]}:P needs a probability 0 <= P <= 1, got {number:g}"
+        )
     entry.draw(graph, number, 1, stream(seed, 1))  # refuses now what it would refuse later
     return lambda t: entry.draw(graph, number, t, stream(seed, t))
