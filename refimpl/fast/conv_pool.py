@@ -35,9 +35,9 @@ TRANSFORMS = (
     _both_axes([[1, 0, 0, 0], [0, 1, -1, 1], [-1, 1, 1, 0], [0, 0, 0, -1]]),  # B (16, 16)
     _both_axes([[1, 0, 0], [0.5, 0.5, 0.5], [0.5, -0.5, 0.5], [0, 0, 1]]),  # G (16, 9)
 )
-# Numbers that a step should hold at a time on a CPU. Half of it would do as well for one thread; several would
-# spend their time handing the interpreter lock back and forth.
-STEP = FLOATS // 2
+# Numbers that a step should hold at a time on a CPU. An eighth of it would do as well for one thread; several
+# would spend their time handing the interpreter lock back and forth.
+STEP = FLOATS
 
 
 class Saved(NamedTuple):
@@ -65,7 +65,7 @@ def conv_pool(x: Array, K: Array, saved: list | None = None, image: bool = False
     *lead, _, _, _, O = K.shape
     T, U = H // 2, W // 2
     y = xp.empty((*(lead if lead == outer else np.broadcast_shapes(outer, lead)), T, U, n, O), x.dtype)
-    A, B, G = _transforms(x)
+    _, _, G, A_T, B_T = _transforms(x)
     kernel = K.reshape(*lead, 1, 9, C * O)
     if not image:
         kernel = (G @ kernel).reshape(*lead, 1, 16, C, O)
@@ -81,10 +81,10 @@ def conv_pool(x: Array, K: Array, saved: list | None = None, image: bool = False
             V = _around(d)  # (..., t, 9, 4 U n)
             Y = V.swapaxes(-1, -2) @ kernel
         else:
-            V = B.T @ d.reshape(*outer, rows.stop - start, 16, U * n * C)
+            V = B_T @ d.reshape(*outer, rows.stop - start, 16, U * n * C)
             V = V.reshape(*V.shape[:-1], U * n, C)  # (..., t, 16, U n, C)
             M = V @ kernel  # (..., t, 16, U n, O)
-            Y = A.T @ M.reshape(*M.shape[:-2], U * n * O)
+            Y = A_T @ M.reshape(*M.shape[:-2], U * n * O)
         Y = Y.reshape(*y.shape[:-4], rows.stop - start, 4, U, n, O)
         largest = Y.max(axis=-4, out=y[..., rows, :, :, :])
         if saved is not None:
@@ -102,7 +102,7 @@ def conv_pool_backward(dy: Array, saved: Saved) -> tuple[Array, Array]:
     (*_, H, W, _, C), image, kernel, steps = saved
     xp = module_of(dy)
     *lead, T, U, n, O = dy.shape
-    A, B, G = _transforms(dy)
+    A, B, G, *_ = _transforms(dy)
     dkernel = xp.zeros_like(kernel)
     kernel_T = xp.ascontiguousarray(kernel.swapaxes(-1, -2))  # products with it are twice as fast
     dpadded = xp.zeros((*lead, T + 1, 2, 2, U + 1, n, C), dy.dtype)  # pixel (2 t + i, 2 u + j) at [t, i, j, u]
@@ -145,15 +145,15 @@ def first(Y: Array, y: Array) -> Array:
     return chosen
 
 
-def _transforms(x: Array) -> tuple[Array, Array, Array]:
-    """A, B and G where x is, and of its dtype."""
+def _transforms(x: Array) -> tuple[Array, ...]:
+    """A, B, G, A^T and B^T where x is, and of its dtype."""
     return _moved(module_of(x), str(x.device), x.dtype.str)
 
 
 @functools.cache
-def _moved(xp: ModuleType, device: str, dtype: str) -> tuple[Array, Array, Array]:
-    A, B, G = (xp.asarray(transform.astype(dtype)) for transform in TRANSFORMS)
-    return A, B, G
+def _moved(xp: ModuleType, device: str, dtype: str) -> tuple[Array, ...]:
+    A, B, G = TRANSFORMS  # a product with a copy of A^T takes half the time of one with a view
+    return tuple(xp.asarray(np.ascontiguousarray(transform, dtype)) for transform in (A, B, G, A.T, B.T))
 
 
 def _padded(x: Array) -> Array:
