@@ -24,20 +24,18 @@ import numpy as np
 from refimpl.arrays import Array, module_of
 from refimpl.fast.parts import FLOATS, grain
 
-
-def _both_axes(transform: list[list[float]]) -> np.ndarray:
-    """The matrix that transforms both axes of a tile, the tile flattened in C order."""
-    return np.kron(transform, transform)
-
-
-TRANSFORMS = (
-    _both_axes([[1, 0], [1, 1], [1, -1], [0, -1]]),  # A (16, 4)
-    _both_axes([[1, 0, 0, 0], [0, 1, -1, 1], [-1, 1, 1, 0], [0, 0, 0, -1]]),  # B (16, 16)
-    _both_axes([[1, 0, 0], [0.5, 0.5, 0.5], [0.5, -0.5, 0.5], [0, 0, 1]]),  # G (16, 9)
+# Of one axis of a tile: A (4, 2), B (4, 4), G (4, 3).
+TRANSFORMS = tuple(
+    np.array(rows)
+    for rows in (
+        [[1, 0], [1, 1], [1, -1], [0, -1]],
+        [[1, 0, 0, 0], [0, 1, -1, 1], [-1, 1, 1, 0], [0, 0, 0, -1]],
+        [[1, 0, 0], [0.5, 0.5, 0.5], [0.5, -0.5, 0.5], [0, 0, 1]],
+    )
 )
-# Numbers that a step should hold at a time on a CPU. Half of it would do as well for one thread; several would
-# spend their time handing the interpreter lock back and forth.
-STEP = FLOATS // 2
+# Numbers that a step should hold at a time on a CPU. An eighth of it would do as well for one thread; several
+# would spend their time handing the interpreter lock back and forth.
+STEP = FLOATS
 
 
 class Saved(NamedTuple):
@@ -65,26 +63,25 @@ def conv_pool(x: Array, K: Array, saved: list | None = None, image: bool = False
     *lead, _, _, _, O = K.shape
     T, U = H // 2, W // 2
     y = xp.empty((*(lead if lead == outer else np.broadcast_shapes(outer, lead)), T, U, n, O), x.dtype)
-    A, B, G = _transforms(x)
+    _, _, G, A_T, B_T = _transforms(x)
     kernel = K.reshape(*lead, 1, 9, C * O)
     if not image:
         kernel = (G @ kernel).reshape(*lead, 1, 16, C, O)
-    seen = tiles(_padded(x))
-    numbers = 36 + 4 * O if image else 32 * C + 20 * O  # in memory for a window
+    seen = fours(_padded(x), -4)  # (..., T, 4, 2 U + 2, n, C)
+    numbers = 36 + 4 * O if image else 25 * C + 20 * O  # in memory for a window
     most = STEP if xp is np else FLOATS * grain(xp)
     step = max(1, most * T * O // max(1, y.size * numbers))
     steps = []
     for start in range(0, T, step):
         rows = slice(start, min(start + step, T))
-        d = seen[..., rows, :, :, :, :, :]  # (..., t, 4, 4, U, n, C)
+        d = seen[..., rows, :, :, :, :]
         if image:
-            V = _around(d)  # (..., t, 9, 4 U n)
+            V = _around(fours(d, -3))  # (..., t, 9, 4 U n)
             Y = V.swapaxes(-1, -2) @ kernel
         else:
-            V = B.T @ d.reshape(*outer, rows.stop - start, 16, U * n * C)
-            V = V.reshape(*V.shape[:-1], U * n, C)  # (..., t, 16, U n, C)
+            V = _transformed(d, B_T)  # (..., t, 16, U n, C)
             M = V @ kernel  # (..., t, 16, U n, O)
-            Y = A.T @ M.reshape(*M.shape[:-2], U * n * O)
+            Y = A_T @ M.reshape(*M.shape[:-2], U * n * O)
         Y = Y.reshape(*y.shape[:-4], rows.stop - start, 4, U, n, O)
         largest = Y.max(axis=-4, out=y[..., rows, :, :, :])
         if saved is not None:
@@ -97,12 +94,13 @@ def conv_pool(x: Array, K: Array, saved: list | None = None, image: bool = False
 def conv_pool_backward(dy: Array, saved: Saved) -> tuple[Array, Array]:
     """dK (..., 3, 3, C, O), and dx, None for an image. Every line is the transpose of one of `conv_pool`.
 
+    Tiles are transformed back along both axes at once: in two products, overlaps would be added up twice.
     The leading axes of x and K must have been the same.
     """
     (*_, H, W, _, C), image, kernel, steps = saved
     xp = module_of(dy)
     *lead, T, U, n, O = dy.shape
-    A, B, G = _transforms(dy)
+    A, B, G, *_ = _transforms(dy)
     dkernel = xp.zeros_like(kernel)
     kernel_T = xp.ascontiguousarray(kernel.swapaxes(-1, -2))  # products with it are twice as fast
     dpadded = xp.zeros((*lead, T + 1, 2, 2, U + 1, n, C), dy.dtype)  # pixel (2 t + i, 2 u + j) at [t, i, j, u]
@@ -126,10 +124,25 @@ def conv_pool_backward(dy: Array, saved: Saved) -> tuple[Array, Array]:
     return dK.reshape(*lead, 3, 3, C, O), dx[..., 1 : H + 1, 1 : W + 1, :, :]
 
 
+def _transformed(d: Array, B_T: Array) -> Array:
+    """B^T d B of tiles, down and then to the right: (..., t, 4, 2 U + 2, n, C) -> (..., t, 16, U n, C).
+
+    One after the other, as a product can read overlapping rows where they are, but not overlapping tiles: half
+    the time of a copy of the tiles and one product with the matrix for both axes.
+    """
+    xp = module_of(d)
+    *lead, _, W, n, C = d.shape
+    U = W // 2 - 1
+    down = (B_T @ d.reshape(*lead, 4, W * n * C)).reshape(*lead, 4, W, n * C)
+    V = xp.empty((*lead, 4, 4, U, n * C), d.dtype)
+    xp.matmul(B_T, fours(down, -2), out=V.swapaxes(-3, -2))
+    return V.reshape(*lead, 16, U * n, C)
+
+
 def _around(d: Array) -> Array:
-    """The 3x3 pixels around each of a window's four: (..., t, 4, 4, U, n, 1) -> (..., t, 9, 4 U n)."""
-    *lead, _, _, U, n, _ = d.shape
-    *outer, down, right, window, sample, _ = d.strides
+    """The 3x3 pixels around each of a window's four: (..., t, 4, U, 4, n, 1) -> (..., t, 9, 4 U n)."""
+    *lead, _, U, _, n, _ = d.shape
+    *outer, down, window, right, sample, _ = d.strides
     shape, strides = (*lead, 3, 3, 2, 2, U, n), (*outer, down, right, down, right, window, sample)
     return module_of(d).lib.stride_tricks.as_strided(d, shape, strides).reshape(*lead, 9, 4 * U * n)
 
@@ -145,15 +158,16 @@ def first(Y: Array, y: Array) -> Array:
     return chosen
 
 
-def _transforms(x: Array) -> tuple[Array, Array, Array]:
-    """A, B and G where x is, and of its dtype."""
+def _transforms(x: Array) -> tuple[Array, ...]:
+    """A, B, G and A^T for both axes of a tile, flattened in C order, and B^T for one; of the dtype of x."""
     return _moved(module_of(x), str(x.device), x.dtype.str)
 
 
 @functools.cache
-def _moved(xp: ModuleType, device: str, dtype: str) -> tuple[Array, Array, Array]:
-    A, B, G = (xp.asarray(transform.astype(dtype)) for transform in TRANSFORMS)
-    return A, B, G
+def _moved(xp: ModuleType, device: str, dtype: str) -> tuple[Array, ...]:
+    A, B, G = (np.kron(one_axis, one_axis) for one_axis in TRANSFORMS)
+    matrices = A, B, G, A.T, TRANSFORMS[1].T  # copied: a product with a view takes up to twice the time
+    return tuple(xp.asarray(np.ascontiguousarray(matrix, dtype)) for matrix in matrices)
 
 
 def _padded(x: Array) -> Array:
@@ -164,10 +178,9 @@ def _padded(x: Array) -> Array:
     return padded
 
 
-def tiles(padded: Array) -> Array:
-    """The 4x4 pixels that each window sees, as a view: -> (..., T, 4, 4, U, n, C)."""
-    *lead, H, W, n, C = padded.shape
-    *outer, down, right, sample, channel = padded.strides
-    shape = (*lead, H // 2 - 1, 4, 4, W // 2 - 1, n, C)
-    strides = (*outer, 2 * down, down, right, 2 * right, sample, channel)
-    return module_of(padded).lib.stride_tricks.as_strided(padded, shape, strides)
+def fours(x: Array, axis: int) -> Array:
+    """What each window sees along an axis (< 0), as a view: (..., 2 T + 2, ...) -> (..., T, 4, ...)."""
+    (*before, length), after = x.shape[: x.ndim + axis + 1], x.shape[x.ndim + axis + 1 :]
+    (*over, pixel), inside = x.strides[: x.ndim + axis + 1], x.strides[x.ndim + axis + 1 :]
+    shape, strides = (*before, length // 2 - 1, 4, *after), (*over, 2 * pixel, pixel, *inside)
+    return module_of(x).lib.stride_tricks.as_strided(x, shape, strides)

@@ -10,7 +10,9 @@ three times as fast. Convolution, ReLU and pooling are one step, in the order co
 the last two are increasing, so they may as well follow the pooling, on a quarter of the numbers.
 """
 
+import itertools
 import math
+from types import ModuleType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -27,6 +29,10 @@ STAGE = (layers.conv2d, layers.relu, layers.maxpool2d)
 STACK = (
     2 * FLOATS
 )  # numbers of all models' first hidden layer at a time: fewer cost more, as panels are packed anew
+# Images at a time on a CPU, and models that see them. Unless a product has fewer than a million
+# multiplications, OpenBLAS copies what it multiplies, and takes up to twice the time: those of 16 images stay
+# below. Several models make for longer calls, which threads need, and share what is read off the images.
+IMAGES, SEE = 16, 4
 
 
 class Dense(NamedTuple):
@@ -61,18 +67,27 @@ class Batched(NamedTuple):
         xp, axes = module_of(w), rows.ndim - len(self.sample)
         *some, n = rows.shape[:axes]
         lead = np.broadcast_shapes(w.shape[:-1], tuple(some))
-        most = FLOATS * grain(xp) // self.floats
-        if math.prod(lead) * n <= most:
+        parts = self._parts((*lead, n), xp)
+        if len(parts) == 1:
             return self._forward(w, rows, None)
         w = xp.broadcast_to(w, (*lead, w.shape[-1]))
-        rows = xp.broadcast_to(rows, (*lead, n, *rows.shape[axes:]))
+        rows = rows.reshape(*(1,) * (len(lead) - len(some)), *rows.shape)
+        shared = tuple(length == 1 for length in rows.shape)
         z = xp.empty((*lead, self.dense[-1].h, n), w.dtype)
 
         def fill(part: tuple[slice, ...]) -> None:
-            z.swapaxes(-1, -2)[part] = self._forward(w[part[:-1]], rows[part], None).swapaxes(-1, -2)
+            here = tuple(slice(None) if one else s for s, one in zip(part, shared, strict=False))
+            z.swapaxes(-1, -2)[part] = self._forward(w[part[:-1]], rows[here], None).swapaxes(-1, -2)
 
-        each(fill, boxes((*lead, n), most))
+        each(fill, parts)
         return z
+
+    def _parts(self, shape: tuple[int, ...], xp: ModuleType) -> list[tuple[slice, ...]]:
+        """Of models and rows (*lead, n), so many at a time that what they need stays in the cache."""
+        if not self.convolutions or xp is not np:
+            return list(boxes(shape, FLOATS * grain(xp) // self.floats))
+        models, images = boxes(shape[:-1], SEE), boxes(shape[-1:], IMAGES)
+        return [(*some, *part) for part, some in itertools.product(images, models)]
 
     def logits_of_all(self, M: Array, rows: Array) -> Array:
         """`logits` of n models on the same rows: (u, n, d), (u, 1, rows, ...) -> (u, n, classes, rows).
@@ -135,7 +150,7 @@ class Batched(NamedTuple):
         xp = module_of(w)
         scale = (mu / xp.maximum(count(y, w.dtype), 1)[..., None])[..., None]
         dw = xp.empty(w.shape, w.dtype)
-        for part in boxes(y.shape, FLOATS * grain(xp) // self.floats):
+        for part in self._parts(y.shape, xp):
             workers = part[:-1]
             saved: list[Any] = []
             z = self._forward(w[workers], rows[part], saved)
