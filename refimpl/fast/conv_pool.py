@@ -94,7 +94,7 @@ def conv_pool(x: Array, K: Array, saved: list | None = None, image: bool = False
 def conv_pool_backward(dy: Array, saved: Saved) -> tuple[Array, Array]:
     """dK (..., 3, 3, C, O), and dx, None for an image. Every line is the transpose of one of `conv_pool`.
 
-    Tiles are transformed back along both axes at once: in two products, overlaps would be added up twice.
+    Tiles are transformed back along both axes at once, as they overlap and have to be added up.
     The leading axes of x and K must have been the same.
     """
     (*_, H, W, _, C), image, kernel, steps = saved

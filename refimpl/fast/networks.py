@@ -26,12 +26,11 @@ from refimpl.layout import Field, Layout
 from refimpl.models import Layer, Model, Network
 
 STAGE = (layers.conv2d, layers.relu, layers.maxpool2d)
-STACK = (
-    2 * FLOATS
-)  # numbers of all models' first hidden layer at a time: fewer cost more, as panels are packed anew
-# Images at a time on a CPU, and models that see them. Unless a product has fewer than a million
-# multiplications, OpenBLAS copies what it multiplies, and takes up to twice the time: those of 16 images stay
-# below. Several models make for longer calls, which threads need, and share what is read off the images.
+# Numbers of all models' first hidden layer at a time. Fewer cost more, as panels are packed anew.
+STACK = 2 * FLOATS
+# Images at a time on a CPU, and models that see them. Above a million multiplications OpenBLAS takes up to
+# twice the time for each; the convolutions of 16 images stay below. Several models make for longer calls, which
+# threads need, and share what is read off the images.
 IMAGES, SEE = 16, 4
 
 
