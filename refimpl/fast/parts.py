@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from refimpl.arrays import Array, quiet
+from refimpl.arrays import quiet
 
 FLOATS = 2**20  # numbers that one expression should hold at a time on a CPU: they fit in its cache
 
@@ -102,11 +102,3 @@ def keep_memory() -> None:
     spends a third of its time on memory that the system hands out page by page.
     """
     np.empty(31 * 2**20, np.uint8)
-
-
-def gather(W: Array, rows: Array, out: Array) -> None:
-    """out = W[rows], without a copy in between on a CPU."""
-    if type(W) is np.ndarray:
-        W.take(rows, 0, out, "clip")  # "clip": other modes have one
-    else:
-        out[...] = W[rows]
