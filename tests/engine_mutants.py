@@ -81,8 +81,8 @@ def last_message_for_all(attack):
 
     def mutant(p, sent, *args):
         attack(p, sent, *args)
-        if len(p.lies):
-            sent[p.lies] = sent[p.lies[-1:]]
+        if len(p.attackers):
+            sent[p.lies] = sent[p.lies][-1:]
 
     return mutant
 
@@ -91,8 +91,8 @@ def nobody_lies(attack):
     """Also not with one message: it is an attacker's own model."""
 
     def mutant(p, sent, W, signals):
-        if len(p.lies):
-            sent[p.lies] = W[p.attackers[: len(p.lies)]]
+        if len(p.attackers):
+            sent[p.lies] = W[p.attackers[: len(sent[p.lies])]]
 
     return mutant
 

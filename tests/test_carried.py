@@ -94,7 +94,7 @@ def test_nothing_is_carried_over_from_what_is_not_finite(value):
         return sent
 
     s = setting(rule="adaptive", attack="foe")
-    known = {**plan.COORDINATEWISE, now_and_then: False}
+    known = {**plan.COORDINATEWISE, now_and_then: (now_and_then, False)}
     liar = attack._replace(send=now_and_then)
     with mock.patch.dict(ATTACKS, {"foe": liar}), mock.patch.object(plan, "COORDINATEWISE", known):
         assert engine.plan(s).carries

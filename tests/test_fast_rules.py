@@ -9,8 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose
 
-from refimpl import aggregate
+from refimpl import aggregate, attacks
 from refimpl.aggregate import RULES
+from refimpl.arrays import quiet
 from refimpl.fast import rules
 from refimpl.fast.rules import TWINS, Twin
 
@@ -86,6 +87,24 @@ def test_combine_is_that_of_the_specification(u, lost, receivers, columns):
     assert_allclose(W[k], aggregate.combine(weights, M), rtol=1e-12, atol=1e-14)
     assert np.isfinite(W[k][:, 0]).all()
     assert not np.delete(W, k.ravel(), axis=0).any()
+
+
+@pytest.mark.parametrize("spread", [1, 1e-4, 0])
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_a_little_is_enough_also_of_models_that_nearly_agree(dtype, spread):
+    rng = np.random.default_rng(0)
+    honest = (rng.normal(size=40) + spread * rng.normal(size=(7, 40))).astype(dtype)
+    expected = attacks.a_little_is_enough(honest.astype("float64"), 0.7)
+    made = rules.a_little_is_enough(strategies.frozen(honest), 0.7)
+    assert made.dtype == dtype
+    assert_allclose(made, expected, rtol=0, atol=16 * np.finfo(dtype).eps)
+
+
+def test_a_little_is_enough_passes_on_what_is_not_finite():
+    honest = np.ones((4, 3))
+    honest[1, 1], honest[2, 2] = np.inf, np.nan
+    with quiet:
+        assert_allclose(rules.a_little_is_enough(honest, 0.7), attacks.a_little_is_enough(honest, 0.7))
 
 
 def test_a_sum_that_overflows_only_costs_the_shortcut():

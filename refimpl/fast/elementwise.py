@@ -13,6 +13,11 @@ def count(y: Array, dtype: Any) -> Array:
     return (y >= 0).sum(axis=-1).astype(dtype)
 
 
+def full(y: Array) -> bool:
+    """True only if no row is padding; also False on a GPU, which would have to wait for the answer."""
+    return module_of(y) is np and bool(y.size and y.min() >= 0)
+
+
 def with_one(x: Array) -> Array:
     """(..., p) -> (..., p + 1)."""
     longer = module_of(x).empty((*x.shape[:-1], x.shape[-1] + 1), x.dtype)
@@ -42,14 +47,20 @@ def cross_entropy(z: Array, y: Array) -> Array:
     else:
         z_y = xp.where(y[..., None, :] == xp.arange(c)[:, None], z, 0).sum(axis=-2)
     xp.exp(z, out=z)
-    return xp.where(y >= 0, xp.log(z.sum(axis=-2)) - z_y, 0)
+    losses = z.sum(axis=-2)
+    xp.log(losses, out=losses)
+    losses -= z_y
+    return losses if full(y) else xp.where(y >= 0, losses, 0)
 
 
-def cross_entropy_backward(z: Array, y: Array) -> Array:
-    """`layers.softmax_cross_entropy_backward` of (..., c, n), (..., n) -> (..., c, n). Writes to z."""
+def cross_entropy_backward(z: Array, y: Array, padded: bool = True) -> Array:
+    """`layers.softmax_cross_entropy_backward` of (..., c, n), (..., n) -> (..., c, n). Writes to z.
+
+    Unless it is `padded`, no row of y is padding.
+    """
     xp = module_of(z)
     z -= z.max(axis=-2, keepdims=True)
     xp.exp(z, out=z)
     z /= z.sum(axis=-2, keepdims=True)
     z -= y[..., None, :] == xp.arange(z.shape[-2])[:, None]
-    return xp.where(y[..., None, :] >= 0, z, 0)
+    return xp.where(y[..., None, :] >= 0, z, 0) if padded else z

@@ -17,7 +17,7 @@ from refimpl.algorithm import Setting, State
 from refimpl.arrays import Array, module_of, quiet, to_host
 from refimpl.attacks import ATTACKS
 from refimpl.fast.carried import Carried, from_scratch
-from refimpl.fast.parts import FLOATS, boxes, each, gather, grain, keep_memory
+from refimpl.fast.parts import FLOATS, boxes, each, grain, keep_memory
 from refimpl.fast.plan import Chunk, Group, Plan, plan
 from refimpl.fast.rules import COORDINATEWISE, all_finite, combine_into
 from refimpl.fast.scores import risks
@@ -72,8 +72,7 @@ def round_(
 ) -> Result:
     """`algorithm.round_`, for all workers at once."""
     s, t = p.setting, state.t + 1
-    X, y = s.X[p.workers, batch], s.y[p.workers, batch]
-    X = p.network.prepared(X) if p.network else X
+    X, y = data_of(p, batch)
     delta = np.empty((*batch.shape, p.network.dense[0].h), X.dtype) if carried and p.network else None
     sent, W, memory = local_steps(p, state, X, y, t, delta)
     attack(p, sent, W, signals)
@@ -100,6 +99,13 @@ def round_(
     return Result(State(W, memory, t), p, [c for c in weights if c is not None])
 
 
+def data_of(p: Plan, batch: Array) -> tuple[Array, Array]:
+    """The samples, as the network takes them, and labels of the row numbers (N, B): -> (N, B, ...), (N, B)."""
+    at = batch + p.first
+    X = p.X.take(at, axis=0)
+    return p.network.prepared(X) if p.network else X, p.y.take(at)
+
+
 def local_steps(
     p: Plan, state: State, X: Array, y: Array, t: int, delta: Array | None = None
 ) -> tuple[Array, Array, Array]:
@@ -113,23 +119,22 @@ def local_steps(
     if callable(mu):
         mu_of_all = xp.asarray(np.array([[mu(k, t)] for k in range(len(X))], state.W.dtype))
     W, memory = xp.empty_like(state.W), xp.empty_like(state.memory)
-    sent = W if not p.groups else xp.empty((1 + p.message.max(), W.shape[1]), W.dtype)
+    sent = W if not p.groups else xp.empty((p.messages, W.shape[1]), W.dtype)
 
     def fill(chunk: Chunk) -> None:
-        k, n = chunk.workers, chunk.normal
-        home = place(chunk, sent, W)
-        w = xp.empty((len(k), W.shape[1]), W.dtype) if home is None else home
-        gather(state.W, k, w)
-        mu_k = mu_of_all[k] if callable(mu) else mu
+        k = chunk.workers
+        mu_k, w, home = mu_of_all[k] if callable(mu) else mu, state.W[k], place(chunk, sent, W)
         if step is sgd and p.network and not s.l2:
-            first = None if delta is None else xp.empty((len(k), *delta.shape[1:]), delta.dtype)
-            w -= p.network.step(w, X[k], y[k], mu_k, first)
+            first = None if delta is None else delta[k]
+            dw = p.network.step(w, X[k], y[k], mu_k, first)
             if delta is not None:
-                delta[k] = first
+                delta[k] = first  # which may be a copy
+            w = xp.subtract(w, dw, out=dw if home is None else home)
         else:
-            w[...], memory[:, k] = step(w, gradients(p, w, X[k], y[k]), state.memory[:, k], mu_k, t)
-        if home is None:
-            sent[chunk.numbers], W[chunk.attackers] = w[:n], w[n:]
+            w, memory[:, k] = step(w, gradients(p, w, X[k], y[k]), state.memory[:, k], mu_k, t)
+        for array, rows in ((sent, chunk.normal), (W, chunk.attackers)):
+            if rows and w is not home:
+                array[rows[1]] = w[rows[0]]
 
     each(fill, p.chunks)
     return sent, W, memory
@@ -137,11 +142,9 @@ def local_steps(
 
 def place(chunk: Chunk, sent: Array, W: Array) -> Array | None:
     """Where the chunk's models (k, d) belong, so that they may be computed there; None: not side by side."""
-    if chunk.normal == len(chunk.workers) and isinstance(chunk.numbers, slice):
-        return sent[chunk.numbers]
-    if not chunk.normal and isinstance(chunk.attackers, slice):
-        return W[chunk.attackers]
-    return None
+    array, rows = (W, chunk.attackers) if chunk.attackers else (sent, chunk.normal)
+    both = chunk.attackers and chunk.normal
+    return array[rows[1]] if rows and not both and isinstance(rows[1], slice) else None
 
 
 def gradients(p: Plan, w: Array, X: Array, y: Array) -> Array:
@@ -160,15 +163,15 @@ def attack(p: Plan, sent: Array, W: Array, signals: Array | None) -> None:
     """`algorithm.messages`: writes the attackers' among those `sent`. Their own models are in W."""
     if not len(p.attackers) or not p.groups:
         return
-    send, xp, (f, d) = ATTACKS[p.setting.attack].send, module_of(W), (len(p.attackers), W.shape[1])
-    looks = COORDINATEWISE.get(send, True)
+    plain, xp, (f, d) = ATTACKS[p.setting.attack].send, module_of(W), (len(p.attackers), W.shape[1])
+    send, looks = COORDINATEWISE.get(plain, (plain, True))
 
     def fill(part: tuple[slice, ...]) -> None:
         own = W[p.attackers, part[0]] if looks else W[:f, part[0]]
         drawn = None if signals is None else signals[:, part[0]]
         sent[p.lies, part[0]] = send(own, sent[p.honest, part[0]], drawn)
 
-    each(fill, boxes((d,), COORDINATES * grain(xp) if send in COORDINATEWISE else d))
+    each(fill, boxes((d,), COORDINATES * grain(xp) if plain in COORDINATEWISE else d))
 
 
 def aggregated(p: Plan, group: Group, M: Array, r: Array | None, finite: bool, W: Array) -> Array | None:
@@ -178,10 +181,7 @@ def aggregated(p: Plan, group: Group, M: Array, r: Array | None, finite: bool, W
         W[group.receivers] = p.twin.models(M, f)[:, None]
         return None
     if p.twin and p.twin.weights:
-        c = p.twin.weights(r, group.own)
-        if group.senders is not None:
-            c *= group.senders
-            c /= c.sum(axis=-1, keepdims=True)
+        c = p.twin.weights(r, group.own, group.senders)
         combine_into(c, M, finite, W, group.receivers, group.only)
         return c
     own = to_host(group.own)

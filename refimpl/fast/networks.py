@@ -10,6 +10,7 @@ three times as fast. Convolution, ReLU and pooling are one step, in the order co
 the last two are increasing, so they may as well follow the pooling, on a quarter of the numbers.
 """
 
+import functools
 import itertools
 import math
 from types import ModuleType
@@ -20,7 +21,7 @@ import numpy as np
 from refimpl import layers
 from refimpl.arrays import Array, module_of
 from refimpl.fast.conv_pool import conv_pool, conv_pool_backward
-from refimpl.fast.elementwise import count, cross_entropy, cross_entropy_backward, relu, with_one
+from refimpl.fast.elementwise import count, cross_entropy, cross_entropy_backward, full, relu, with_one
 from refimpl.fast.parts import FLOATS, boxes, each, grain
 from refimpl.layout import Field, Layout
 from refimpl.models import Layer, Model, Network
@@ -32,6 +33,7 @@ STACK = 2 * FLOATS
 # twice the time for each; the convolutions of 16 images stay below. Several models make for longer calls, which
 # threads need, and share what is read off the images.
 IMAGES, SEE = 16, 4
+broadcast_shapes = functools.lru_cache(np.broadcast_shapes)
 
 
 class Dense(NamedTuple):
@@ -65,7 +67,7 @@ class Batched(NamedTuple):
         """The forward pass: -> (..., classes, n)."""
         xp, axes = module_of(w), rows.ndim - len(self.sample)
         *some, n = rows.shape[:axes]
-        lead = np.broadcast_shapes(w.shape[:-1], tuple(some))
+        lead = broadcast_shapes(w.shape[:-1], tuple(some))
         parts = self._parts((*lead, n), xp)
         if len(parts) == 1:
             return self._forward(w, rows, None)
@@ -147,14 +149,15 @@ class Batched(NamedTuple):
         outputs before ReLU are written to `delta` (..., n, h), if it is given.
         """
         xp = module_of(w)
-        scale = (mu / xp.maximum(count(y, w.dtype), 1)[..., None])[..., None]
+        padded = not full(y)
+        scale = mu / (xp.maximum(count(y, w.dtype), 1)[..., None] if padded else y.shape[-1])
         dw = xp.empty(w.shape, w.dtype)
         for part in self._parts(y.shape, xp):
             workers = part[:-1]
             saved: list[Any] = []
             z = self._forward(w[workers], rows[part], saved)
-            dz = cross_entropy_backward(z, y[part])
-            dz *= scale[workers]
+            dz = cross_entropy_backward(z, y[part], padded)
+            dz *= scale[workers][..., None] if hasattr(scale, "ndim") else scale
             first_rows = part[-1].start == 0
             summand = dw[workers] if first_rows else xp.empty_like(w[workers])
             first = self._backward(w[workers], saved, dz, summand)
@@ -244,7 +247,7 @@ def dense(w: Array, stack: tuple[Dense, ...], x: Array, saved: list | None) -> A
         matrix = layer.matrix(w)
         if layer is stack[-1]:
             return matrix.swapaxes(-1, -2) @ x.swapaxes(-1, -2)
-        lead = np.broadcast_shapes(w.shape[:-1], x.shape[:-2])
+        lead = broadcast_shapes(w.shape[:-1], x.shape[:-2])
         H = xp.empty((*lead, x.shape[-2], layer.h + 1), w.dtype)
         xp.matmul(x, matrix, out=H[..., :-1])
         H[..., -1] = 1

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from refimpl.arrays import Array, quiet
+from refimpl.arrays import quiet
 
 FLOATS = 2**20  # numbers that one expression should hold at a time on a CPU: they fit in its cache
 
@@ -29,15 +29,17 @@ def grain(xp: ModuleType) -> int:
 def boxes(shape: tuple[int, ...], most: int) -> Iterator[tuple[slice, ...]]:
     """Cuts an array of this shape into boxes of at most `most` entries: one slice per axis.
 
-    A box has at least one entry, unless the array has none.
+    A box has at least one entry, unless the array has none. They are of about the same size, so that threads
+    finish at about the same time.
     """
     if not shape or math.prod(shape) <= most:
         yield tuple(slice(0, n) for n in shape)
         return
-    step = most // max(1, math.prod(shape[1:]))
-    for start in range(0, max(1, shape[0]), max(1, step)):
+    n, step = max(1, shape[0]), max(1, most // max(1, math.prod(shape[1:])))
+    step = math.ceil(n / math.ceil(n / step))
+    for start in range(0, n, step):
         for rest in boxes(shape[1:], most):
-            yield slice(start, start + max(1, step)), *rest
+            yield slice(start, start + step), *rest
 
 
 # --- Threads ------------------------------------------------------------------------------------------------
@@ -102,11 +104,3 @@ def keep_memory() -> None:
     spends a third of its time on memory that the system hands out page by page.
     """
     np.empty(31 * 2**20, np.uint8)
-
-
-def gather(W: Array, rows: Array, out: Array) -> None:
-    """out = W[rows], without a copy in between on a CPU."""
-    if type(W) is np.ndarray:
-        W.take(rows, 0, out, "clip")  # "clip": other modes have one
-    else:
-        out[...] = W[rows]

@@ -28,12 +28,11 @@ STAGED = 2**22  # rows times parameters from which it pays to score models in st
 
 
 class Chunk(NamedTuple):
-    """Workers whose local steps are computed together, the normal ones first."""
+    """Workers whose local steps are computed together."""
 
-    workers: Array  # (k,)
-    normal: int  # so many of them are
-    numbers: Array | slice  # of the messages that these send
-    attackers: Array | slice  # the others
+    workers: Array | slice  # ascending
+    normal: tuple[Array | slice, Array | slice] | None  # which of these are, and their messages
+    attackers: tuple[Array | slice, Array | slice] | None  # which of these are, and who they are
 
 
 class Rows(NamedTuple):
@@ -69,9 +68,12 @@ class Plan(NamedTuple):
     network: Batched | None  # None: the model is computed worker by worker
     message: np.ndarray  # (N,) the number of the message that each worker sends
     honest: Array | slice  # the numbers of the normal workers' messages
-    lies: Array  # the numbers of the attackers' messages, (f,), or (1,) if they send the same
+    lies: Array | slice  # the numbers of the attackers' messages, f, or one if they send the same
+    messages: int  # how many there are
     attackers: Array  # (f,)
-    workers: Array  # (N, 1)
+    X: Array  # (N rows, ...) all data, one worker's after another's
+    y: Array  # (N rows,)
+    first: Array  # (N, 1) where each worker's begin
     chunks: list[Chunk]
     groups: list[Group]
     carries: bool  # first layers' products from round to round, as in carried.py
@@ -90,9 +92,12 @@ def plan(s: Setting) -> Plan:
         network=network,
         message=message,
         honest=numbers_of(message[s.normal], xp),
-        lies=xp.asarray(np.unique(message[s.attackers])),
+        lies=numbers_of(np.unique(message[s.attackers]), xp),
+        messages=1 + int(message.max()),
         attackers=xp.asarray(s.attackers),
-        workers=xp.arange(N)[:, None],
+        X=s.X.reshape(s.y.size, *s.X.shape[2:]),
+        y=s.y.reshape(s.y.size),
+        first=s.y.shape[1] * xp.arange(N)[:, None],
         chunks=chunks(s, message, network),
         groups=[] if twin == Twin() else groups(s, message, network),
         carries=carries(s, network),
@@ -104,11 +109,11 @@ def carries(s: Setting, network: Batched | None) -> bool:
 
     All must hear all, steps be SGD's, and attacks known: one that copies a model must tie with it, to the bit.
     """
-    twin, rows = TWINS.get(RULES[s.rule].compute), int(to_host((s.y[s.normal] >= 0).sum()))
+    twin = TWINS.get(RULES[s.rule].compute)
     can = twin and twin.weights and s.risk == "local" and OPTIMIZERS[s.optimizer].step is sgd and not s.l2
     if not can or not network or network.convolutions or len(network.dense) == 1 or module_of(s.X) is not np:
         return False
-    p, h, N = network.dense[0].p, network.dense[0].h, len(s.graph)
+    p, h, N, rows = network.dense[0].p, network.dense[0].h, len(s.graph), int((s.y[s.normal] >= 0).sum())
     fits = rows * max(rows, N * h) <= CARRIED
     known = ATTACKS[s.attack].send in COORDINATEWISE
     return bool(fits and known and s.graph.all() and p >= WORTH * (N + s.batch_size))
@@ -123,21 +128,22 @@ def numbers_of(numbers: np.ndarray, xp: ModuleType) -> Array | slice:
 
 def chunks(s: Setting, message: np.ndarray, network: Batched | None) -> list[Chunk]:
     """All workers. A model of one's own is computed by one thread."""
-    xp, h, order = module_of(s.X), len(s.normal), np.append(s.normal, s.attackers)
-    most = len(order)
+    xp, N = module_of(s.X), len(s.graph)
+    most = N
     if network:
         most = min(CHUNK // network.layout.size, FLOATS // (s.batch_size * network.floats)) * grain(xp)
-    found = []
-    parts = [slice(0, len(order))]
-    if most < len(order):  # then no chunk of both kinds, so that a chunk's place may be where it is computed
-        parts = [slice(a.start, min(h, a.stop)) for (a,) in boxes((h,), most)]
-        parts += [slice(h + a.start, h + a.stop) for (a,) in boxes((len(s.attackers),), most) if a.stop]
-    for part in parts:
-        k = order[part]
-        normal = max(0, min(len(k), h - part.start))
-        numbers = numbers_of(message[k[:normal]], xp), numbers_of(k[normal:], xp)
-        found.append(Chunk(xp.asarray(k), normal, *numbers))
-    return found
+    parts = [np.arange(N)]
+    if most < N:  # then no chunk of both kinds, so that a chunk's place may be where it is computed
+        kinds = s.normal, np.sort(s.attackers)
+        parts = [kind[part] for kind in kinds if len(kind) for part in boxes(kind.shape, most)]
+
+    def rows(k: np.ndarray, kind: np.ndarray, names: np.ndarray) -> tuple[Array | slice, Array | slice] | None:
+        at = np.flatnonzero(np.isin(k, kind))
+        return (numbers_of(at, xp), numbers_of(names[k[at]], xp)) if len(at) else None
+
+    return [
+        Chunk(numbers_of(k, xp), rows(k, s.normal, message), rows(k, s.attackers, np.arange(N))) for k in parts
+    ]
 
 
 def groups(s: Setting, message: np.ndarray, network: Batched | None) -> list[Group]:

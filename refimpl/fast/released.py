@@ -11,7 +11,7 @@ from refimpl import released
 from refimpl.aggregate import RULES
 from refimpl.algorithm import Setting, State
 from refimpl.arrays import Array, module_of, quiet
-from refimpl.fast.engine import local_steps
+from refimpl.fast.engine import data_of, local_steps
 from refimpl.fast.parts import keep_memory
 from refimpl.fast.plan import Group, Plan, plan
 from refimpl.fast.rules import all_finite, combine_into
@@ -45,8 +45,7 @@ def round_(
 ) -> Result:
     """`released.round_`, for all workers at once."""
     xp, t = module_of(state.W), state.t + 1
-    X, y = s.X[p.workers, batch], s.y[p.workers, batch]
-    X = p.network.prepared(X) if p.network else X
+    X, y = data_of(p, batch)
     W_hat, W, memory = local_steps(p, State(*state[:3]), X, y, t)
     W_hat[p.attackers] = W[p.attackers]
     sent, scored = released.exchange(s, State(*state[:3]), W_hat, memory, signals, on)

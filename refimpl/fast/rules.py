@@ -3,7 +3,7 @@
 A rule that is not in TWINS, such as a user's own, is computed receiver by receiver as the specification does.
 """
 
-import functools
+import math
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -12,7 +12,7 @@ import numpy as np
 from refimpl import aggregate
 from refimpl.aggregate import RULES, require_trimmable, trim
 from refimpl.arrays import Array, module_of, quiet
-from refimpl.attacks import ATTACKS
+from refimpl.attacks import ATTACKS, alie_z
 from refimpl.fast import distances
 from refimpl.fast.parts import FLOATS, boxes, each, grain
 
@@ -23,14 +23,22 @@ COLUMNS = 2048  # of Eq. (3) at a time: OpenBLAS takes half the time per column 
 def all_finite(W: Array) -> bool:
     """True only if all entries are finite; also False on a GPU, which would have to wait for the answer.
 
-    A sum with an entry that is not finite is not finite either; it is a product, in half the time of isfinite.
+    A sum of squares with an entry that is not finite is not finite either; it is one product.
     """
-    return module_of(W) is np and bool(np.isfinite(W @ _ones(W.shape[-1], W.dtype.str)).all())
+    return module_of(W) is np and math.isfinite(np.vdot(W, W))
 
 
-@functools.cache
-def _ones(d: int, dtype: str) -> np.ndarray:
-    return np.ones(d, dtype)
+def a_little_is_enough(honest: Array, z: float) -> Array:
+    """`attacks.a_little_is_enough`, (h, d) -> (d,); means are products, in half the time."""
+    xp = module_of(honest)
+    share = xp.empty(len(honest), honest.dtype)
+    share.fill(1 / len(honest))
+    mean = share @ honest
+    D = honest - mean
+    D *= D
+    std = xp.sqrt(share @ D)
+    std *= z
+    return mean - std
 
 
 @quiet
@@ -59,25 +67,28 @@ def combine_into(
         each(fill, boxes(M.shape[2:], 8 * COLUMNS))
 
 
-def adaptive_weights(risks: Array, own: Array) -> Array:
-    """`aggregate.adaptive_weights`, (u, m, n), (u, m) -> (u, m, n)."""
+def adaptive_weights(risks: Array, own: Array, senders: Array | None = None) -> Array:
+    """`aggregate.adaptive_weights`, (u, m, n), (u, m) -> (u, m, n); see `Twin.weights`."""
     if module_of(risks) is not np:
-        return aggregate.adaptive_weights(risks, own)
+        return shares(aggregate.adaptive_weights(risks, own), senders)
     place = own.ravel() + risks.shape[-1] * np.arange(own.size)
     mine = risks.reshape(-1)[place].reshape(*own.shape, 1)
     if not _ordinary(risks.min(), mine.max()):
-        return aggregate.adaptive_weights(risks, own)
-    c = risks <= mine  # N_k^+
-    c = c / risks
-    c /= c.sum(axis=-1, keepdims=True)
-    return c
+        return shares(aggregate.adaptive_weights(risks, own), senders)
+    return shares((risks <= mine) / risks, senders)  # N_k^+
 
 
-def inverse_risk_weights(risks: Array, own: Array) -> Array:
+def inverse_risk_weights(risks: Array, own: Array, senders: Array | None = None) -> Array:
     """`aggregate.inverse_risk_weights`, and `or_own`."""
     if module_of(risks) is not np or not _ordinary(risks.min(), risks.max()):
-        return aggregate.or_own(aggregate.inverse_risk_weights(risks), own)
-    c = 1 / risks
+        return shares(aggregate.or_own(aggregate.inverse_risk_weights(risks), own), senders)
+    return shares(1 / risks, senders)
+
+
+def shares(c: Array, senders: Array | None) -> Array:
+    """c (u, m, n), times the number of senders (u, 1, n) if given, in proportion, with sum 1. Writes to c."""
+    if senders is not None:
+        c *= senders
     c /= c.sum(axis=-1, keepdims=True)
     return c
 
@@ -125,9 +136,9 @@ class Twin(NamedTuple):
 
     models: Callable[[Array, int], Array] | None = None
     """(models (u, n, d), number of attackers) -> (u, d), the same for all receivers of a neighbourhood"""
-    weights: Callable[[Array, Array], Array] | None = None
-    """(risks (u, m, n), own (u, m)) -> weights (u, m, n). The ratio of two weights depends on their two risks,
-    so a message of several senders can be weighed once and its weight multiplied by their number"""
+    weights: Callable[..., Array] | None = None
+    """(risks (u, m, n), own (u, m), senders (u, 1, n) or None) -> weights (u, m, n). The ratio of two weights
+    depends on their two risks, so a message of several senders is weighed once, times their number"""
     filters: bool = False
     """whether a model with a higher risk than the receiver's own has no weight, however much higher it is"""
 
@@ -143,9 +154,13 @@ TWINS = {
     RULES["local"].compute: Twin(),  # nothing to compute: the local step stands
 }
 
-# Attacks that treat every coordinate by itself, so that they may be computed some coordinates at a time; and
-# whether they look at the attackers' own models, or only at how many there are.
+# Attacks that treat every coordinate by itself, so that they may be computed some coordinates at a time: how,
+# and whether they look at the attackers' own models, or only at how many there are.
 COORDINATEWISE = {
-    ATTACKS[name].send: looks
-    for name, looks in {"none": True, "sign-flip": True, "arbitrary": True, "foe": False, "alie": False}.items()
+    ATTACKS[name].send: (ATTACKS[name].send, looks)
+    for name, looks in {"none": True, "sign-flip": True, "arbitrary": True, "foe": False}.items()
 }
+COORDINATEWISE[ATTACKS["alie"].send] = (
+    lambda own, honest, signals: a_little_is_enough(honest, alie_z(len(honest) + len(own), len(own))),
+    False,
+)

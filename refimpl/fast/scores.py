@@ -25,7 +25,9 @@ def risks(p: Plan, group: Group, M: Array, X: Array, y: Array, finite: bool, to_
             algorithm.risk(s.model, w, X[j], y[j], s.l2) for i in range(len(k)) for j in k[i] for w in M[i]
         ]
         return xp.stack(every).reshape(*k.shape, -1)
-    rows = group.local or [batch_rows(X[k][:, :, stage], y[k][:, :, stage]) for stage in group.stages]
+    if not group.local:
+        X, y = (A[group.only][None] if len(k) == 1 else A[k] for A in (X, y))
+    rows = group.local or [batch_rows(X[:, :, stage], y[:, :, stage]) for stage in group.stages]
     if to_filter and len(group.stages) > 1:
         r = passing_risks(p.network, M[0], rows, group.count[0], group.own[0])[None]
     else:
