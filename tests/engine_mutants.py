@@ -3,7 +3,7 @@
 import numpy as np
 
 from refimpl import models
-from refimpl.fast import carried, conv_pool, distances, engine, networks, plan, released, rules, scores
+from refimpl.fast import conv_pool, distances, engine, networks, plan, released, rules, scores
 
 
 def killer(module):
@@ -203,8 +203,14 @@ MUTANTS = [
         risks=lambda f: lambda self, M, state, batch, delta:
             f(self, M, state if self.W is None else state._replace(W=self.W), batch, delta)),
      carry("products_are_carried_only_from_the_round_before")),
-    ("infinite products are carried", carried, "all_finite", lambda f: lambda W: True,
-     carry("nothing_is_carried_over_from_what_is_not_finite", value=-1e308)),
+    ("no lie may pass", E, "Carried", carried_with(
+        may_pass=lambda f: lambda self, M, own: f(self, M, own) & False),
+     carried_rounds("adaptive", "alie")),
+    ("the bounds of other receivers", E, "Carried", carried_with(
+        may_pass=lambda f: lambda self, M, own: f(self, M, 0 * own)),
+     carried_rounds("adaptive", "alie")),
+    ("what is not finite is carried", E, "all_finite", lambda f: lambda W: True,
+     carry("nothing_is_carried_over_from_what_is_not_finite", rule="inverse-risk", value=-1e308)),
     ("a run may go on after any round", E, "from_scratch", lambda f: lambda t: True,
      carry("a_run_that_was_stopped_goes_on_to_the_same_bytes", attack="alie")),
     # --- Rules

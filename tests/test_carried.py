@@ -84,7 +84,8 @@ def test_carried_rounds_of_any_size_are_the_specifications(data):
 
 @quiet
 @pytest.mark.parametrize("value", [np.nan, np.inf, -1e308])
-def test_nothing_is_carried_over_from_what_is_not_finite(value):
+@pytest.mark.parametrize("rule", ["adaptive", "inverse-risk"])
+def test_nothing_is_carried_over_from_what_is_not_finite(rule, value):
     """Of a message, or of its products, which the next round would multiply by a weight of 0."""
     attack = ATTACKS["foe"]
 
@@ -93,7 +94,7 @@ def test_nothing_is_carried_over_from_what_is_not_finite(value):
         sent[..., 3] = value if int(abs(honest).sum() * 1e6) % 2 == 0 else sent[..., 3]
         return sent
 
-    s = setting(rule="adaptive", attack="foe")
+    s = setting(rule=rule, attack="foe")
     known = {**plan.COORDINATEWISE, now_and_then: (now_and_then, False)}
     liar = attack._replace(send=now_and_then)
     with mock.patch.dict(ATTACKS, {"foe": liar}), mock.patch.object(plan, "COORDINATEWISE", known):
@@ -119,6 +120,23 @@ def test_rounding_does_not_add_up():
             state = step(state, batch, signals).state
     assert len(worst) == 70
     assert max(worst) < 1e-5
+
+
+def test_a_lie_that_nobody_can_trust_sees_an_eighth_of_the_rows():
+    s = setting(rows=[80] * 7, rule="adaptive", attack="sign-flip")
+    M, seen = initial(s), []
+    M[[1, 4]] *= [[1e4], [1]]  # worker 1 is certain, and mostly wrong
+    call = carried.Carried.score
+
+    def score(self, M, carried=None):
+        seen.append(len(M))
+        return call(self, M, carried)
+
+    with mock.patch.object(carried.Carried, "score", score):
+        made = carried.Carried(engine.plan(s))
+        made.risks(M, algorithm.start(s, M), np.zeros((7, 3), int), np.zeros((7, 3, 5)))
+    assert seen == [5, 1]
+    assert made.scored.tolist() == [0, 1, 2, 3, 4, 6]  # of the lies, which come last, the second
 
 
 def test_products_are_carried_only_from_the_round_before():

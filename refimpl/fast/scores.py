@@ -72,12 +72,17 @@ def passing_risks(network: Batched, M: Array, stages: list[Rows], count: Array, 
     others. When workers have specialised, an eighth of the rows decides about most.
     """
     shape = len(own), len(M)
-    bound = own_sums(network, M, stages, own)[:, None] * (1 + SLACK) + 4 * np.finfo(M.dtype).eps * count
+    bound = most_to_pass(own_sums(network, M, stages, own)[:, None], count)
     r, left = np.zeros(shape, M.dtype), np.ones(shape, bool)
     for rows in stages:
         r += sums_of_losses(network, M, rows, left)
         left &= ~(r > bound)  # NaN is left to the rule
     return np.where(left, r / count, np.inf)
+
+
+def most_to_pass(own: np.ndarray, count: np.ndarray) -> np.ndarray:
+    """What a model may lose on `count` rows on which a receiver's own loses `own`, for Eq. (6) to trust it."""
+    return own * (1 + SLACK) + 4 * np.finfo(own.dtype).eps * count
 
 
 def own_sums(network: Batched, M: Array, stages: list[Rows], own: Array) -> np.ndarray:
