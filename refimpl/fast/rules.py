@@ -19,7 +19,6 @@ from refimpl.fast.parts import FLOATS, boxes, each, grain
 COLUMNS = 2048  # of Eq. (3) at a time: OpenBLAS takes half the time per column for products as small as that
 
 
-@quiet
 def all_finite(W: Array) -> bool:
     """True only if all entries are finite; also False on a GPU, which would have to wait for the answer.
 
@@ -41,7 +40,6 @@ def a_little_is_enough(honest: Array, z: float) -> Array:
     return mean - std
 
 
-@quiet
 def combine_into(
     weights: Array, M: Array, finite: bool, W: Array, receivers: Array, only: Array | slice
 ) -> None:
