@@ -68,7 +68,7 @@ class Toy(NamedTuple):
         return (X[..., -1:] * ((w[..., None, :] - X[..., :-1]) @ self.A)).mean(axis=-2)
 
     # What else the fast engine asks of a network.
-    floats, convolutions = 3, ()
+    floats, convolutions, dense = 3, (), ()
 
     def prepared(self, X):
         return X
@@ -76,7 +76,7 @@ class Toy(NamedTuple):
     def losses_of_all(self, M, X, y):
         return self.losses(M, X, y)
 
-    def step(self, w, X, y, mu):
+    def step(self, w, X, y, mu, delta=None):
         return mu * self.gradient(w, X, y)
 
     def gap(self, W):

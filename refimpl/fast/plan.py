@@ -111,7 +111,7 @@ def carries(s: Setting, network: Batched | None) -> bool:
     """
     twin = TWINS.get(RULES[s.rule].compute)
     can = twin and twin.weights and s.risk == "local" and OPTIMIZERS[s.optimizer].step is sgd and not s.l2
-    if not can or not network or network.convolutions or len(network.dense) == 1 or module_of(s.X) is not np:
+    if not can or not network or network.convolutions or len(network.dense) < 2 or module_of(s.X) is not np:
         return False
     p, h, N, rows = network.dense[0].p, network.dense[0].h, len(s.graph), int((s.y[s.normal] >= 0).sum())
     fits = rows * max(rows, N * h) <= CARRIED
