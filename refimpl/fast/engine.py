@@ -60,7 +60,7 @@ def engine(setting: Setting) -> Callable[..., Result]:
     """A function that computes rounds: (state, batch, signals) -> Result. Plain: `train.plain`."""
     keep_memory()
     prepared = plan(setting)
-    return partial(round_, prepared, Carried(prepared) if prepared.carries else None)
+    return partial(round_, prepared, carried=Carried(prepared) if prepared.carries else None)
 
 
 # --- Once a round -------------------------------------------------------------------------------------------
@@ -68,7 +68,7 @@ def engine(setting: Setting) -> Callable[..., Result]:
 
 @quiet
 def round_(
-    p: Plan, carried: Carried | None, state: State, batch: Array, signals: Array | None = None
+    p: Plan, state: State, batch: Array, signals: Array | None = None, carried: Carried | None = None
 ) -> Result:
     """`algorithm.round_`, for all workers at once."""
     s, t = p.setting, state.t + 1
