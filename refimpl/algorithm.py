@@ -25,7 +25,7 @@ class Setting(NamedTuple):
 
     model: Model
     X: Array  # (N, n, ...): X[k] are worker k's samples, padded to one length
-    y: Array  # (N, n): their labels; a padded row has label -1 and counts nowhere
+    y: Array  # (N, n): their labels; a padded row comes last, has label -1 and counts nowhere
     graph: np.ndarray  # (N, N) bool: graph[k, l] says that l is in N_k; see `graphs`
     attackers: np.ndarray  # (F,) the adversarial workers, V_f
     rule: str = "adaptive"  # a name in RULES

@@ -2,9 +2,9 @@
 
 A *round* is one pass of Algorithm 1's outer loop. An *epoch* is as many rounds as it takes the workers to read,
 on average, their local data once. An *engine* takes a setting and returns a function that computes rounds:
-(state, batch, signals) -> a result with the next `state` and the `weights`, (N, N) or None; one that passes on
-more than the state from round to round says with `resumable` after which rounds it does not. `plain` is the
-specification; `fast` computes the same for all workers at once.
+(state, batch, signals) -> a result with the next `state` and the `weights`, (N, N) or None. If it keeps more
+than the state between rounds, `resumable` says whether a new engine would go on to the same bytes. `plain` is
+the specification; `fast` computes the same for all workers at once.
 """
 
 from collections.abc import Callable, Iterator
@@ -78,7 +78,7 @@ def check(s: Setting) -> None:
 
 
 def check_labels(s: Setting) -> None:
-    """Every worker has a row, and every label is a class of the network, or -1."""
+    """Every worker has a row, padding comes last, and every label is a class of the network, or -1."""
     if 0 in (rows := sizes(s)):
         raise ValueError(f"every worker needs a row to train on, got none for worker {rows.index(0)}")
     low, high = int(s.y.min()), int(s.y.max())
@@ -86,6 +86,8 @@ def check_labels(s: Setting) -> None:
     classes = s.model.logits(w, s.X[0, :1]).shape[-1] if isinstance(s.model, Network) else high + 1
     if low < -1 or high >= classes:
         raise ValueError(f"labels must be 0 to {classes - 1}, or -1 for padding, got {low} to {high}")
+    if ((s.y[:, :-1] < 0) & (s.y[:, 1:] >= 0)).any():
+        raise ValueError("rows that are padding must come last, got a row behind one with label -1")
 
 
 def sizes(s: Setting) -> list[int]:

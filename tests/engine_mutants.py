@@ -204,10 +204,12 @@ MUTANTS = [
             f(self, M, state if self.W is None else state._replace(W=self.W), batch, delta)),
      carry("products_are_carried_only_from_the_round_before")),
     ("no lie may pass", E, "Carried", carried_with(
-        may_pass=lambda f: lambda self, M, own: f(self, M, own) & False),
+        score=lambda f: lambda self, M, carried, bound=None:
+            f(self, M, carried, None if bound is None else 0 * bound)),
      carried_rounds("adaptive", "alie")),
-    ("the bounds of other receivers", E, "Carried", carried_with(
-        may_pass=lambda f: lambda self, M, own: f(self, M, 0 * own)),
+    ("out with half of one's own loss, of lies", E, "Carried", carried_with(
+        score=lambda f: lambda self, M, carried, bound=None:
+            f(self, M, carried, None if bound is None else bound / 2)),
      carried_rounds("adaptive", "alie")),
     ("what is not finite is carried", E, "all_finite", lambda f: lambda W: True,
      carry("nothing_is_carried_over_from_what_is_not_finite", rule="inverse-risk", value=-1e308)),

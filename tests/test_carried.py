@@ -126,21 +126,53 @@ def test_a_lie_that_nobody_can_trust_sees_an_eighth_of_the_rows():
     s = setting(rows=[80] * 7, rule="adaptive", attack="sign-flip")
     M, seen = initial(s), []
     M[[1, 4]] *= [[1e4], [1]]  # worker 1 is certain, and mostly wrong
-    call = carried.Carried.score
+    call = carried.Carried.score_stage
 
-    def score(self, M, carried=None):
+    def score_stage(self, M, *rest):
         seen.append(len(M))
-        return call(self, M, carried)
+        return call(self, M, *rest)
 
-    with mock.patch.object(carried.Carried, "score", score):
+    with mock.patch.object(carried.Carried, "score_stage", score_stage):
         made = carried.Carried(engine.plan(s))
-        made.risks(M, algorithm.start(s, M), np.zeros((7, 3), int), np.zeros((7, 3, 5)))
-    assert seen == [5, 1]
-    assert made.scored.tolist() == [0, 1, 2, 3, 4, 6]  # of the lies, which come last, the second
+        r = made.risks(M, algorithm.start(s, M), np.zeros((7, 3), int), np.zeros((7, 3, 5)))
+    assert seen == [5] * 4 + [2, 1, 1, 1]
+    assert np.isinf(r[:, 1]).all()
+    assert np.isfinite(np.delete(r, 1, axis=1)).all()
+
+
+def test_a_round_that_was_interrupted_can_be_repeated():
+    s = setting(rule="adaptive", attack="alie")
+    first, second = draws_of(s, initial(s), 0, 2)
+    step = engine.engine(s)
+    state = step(algorithm.start(s, initial(s)), *first).state
+    with mock.patch.object(carried, "relu", side_effect=KeyboardInterrupt), pytest.raises(KeyboardInterrupt):
+        step(state, *second)
+    assert_array_equal(step(state, *second).state.W, engine.engine(s)(state, *second).state.W)
+
+
+def test_a_batch_may_name_a_row_of_padding():
+    """Its loss counts nowhere, so neither does what it is multiplied with."""
+    s = setting(rule="inverse-risk", attack="foe")
+    plain = fast = algorithm.start(s, initial(s))
+    step = engine.engine(s)
+    for batch, signals in draws_of(s, initial(s), 0, 3):
+        batch[1:, 0] = 39  # only worker 2 has so many rows
+        batch[2, 0] = 0
+        plain, fast = algorithm.round_(s, plain, batch, signals).state, step(fast, batch, signals).state
+    assert_allclose(fast.W, plain.W, rtol=1e-9, atol=1e-9)
+
+
+def test_data_of_another_kind_than_the_models_are_not_multiplied_with_each_other():
+    """Derivatives rounded to whole numbers would be lost."""
+    s = setting(rule="inverse-risk", attack="foe")
+    s = s._replace(X=np.clip(np.round(3 * s.X + 5), 0, 16).astype("float32"), step_size=0.01)
+    assert engine.plan(s).carries
+    assert assert_same_runs(s, initial(s).astype("float64"), 0, 4, 1e-12) > 2
+    assert not engine.plan(s._replace(X=s.X.astype("int64"))).carries
 
 
 def test_products_are_carried_only_from_the_round_before():
-    """A round from another state, or from the same one again, starts from scratch."""
+    """A round from another state starts from scratch."""
     s = setting(rule="adaptive", attack="foe")
     (batch, signals), (other, _) = draws_of(s, initial(s), 0, 2)
     step, state = engine.engine(s), algorithm.start(s, initial(s))
@@ -186,6 +218,8 @@ def test_carried_products_are_shared_by_threads(attack):
         ("batches differ from round to round", {"risk": "batch"}),
         ("other rules look at no risk", {"rule": "median"}),
         ("some do not hear all", {"graph": graphs.ring(7)}),
+        ("their squares overflow", {"X": np.full((7, 40, 4), 1e160)}),
+        ("ALIE sends the only normal worker's model", {"attack": "alie", "attackers": np.arange(1, 7)}),
         ("one layer has nothing behind it", {"model": models.mlp([4, 3])}),
         ("an attack of one's own may copy a model, and must tie with it", {"attack": "mine"}),
     ],
@@ -198,10 +232,10 @@ def test_where_products_are_not_carried(why, options):
 
 def test_small_gains_and_large_matrices_are_not_worth_it():
     s = setting()
-    rows, h, N, p = sum(ROWS), 5, 7, 4
-    with mock.patch.object(plan, "CARRIED", rows * max(rows, N * h) - 1):
+    rows, h, N, p, B = sum(ROWS), 5, 7, 4, 3
+    with mock.patch.object(plan, "CARRIED", rows * max(rows, N * max(h, B)) - 1):
         assert not engine.plan(s).carries
-    with mock.patch.object(plan, "WORTH", p / (N + 3)):
+    with mock.patch.object(plan, "WORTH", p / (N + B)):
         assert engine.plan(s).carries
-    with mock.patch.object(plan, "WORTH", 1.01 * p / (N + 3)):
+    with mock.patch.object(plan, "WORTH", 1.01 * p / (N + B)):
         assert not engine.plan(s).carries

@@ -541,3 +541,20 @@ def test_a_rule_of_ones_own_hears_every_sender(monkeypatch):
     monkeypatch.setitem(RULES, "mine", Rule(count, "counts", "-", "mine"))
     after(setting(ROWS, GRAPHS["ring"], rule="mine", attack="foe", attackers=np.array([0, 1])), 1)
     assert sorted(seen) == [(3, 1, 2)] * 4 + [(3, 2, 2)]
+
+
+def test_attackers_in_any_order_send_their_own_lies():
+    s = setting(
+        ROWS, GRAPHS["complete"], rule="inverse-risk", attack="arbitrary", attackers=np.array([5, 1, 3])
+    )
+    assert assert_same_rounds(s, initial(s), seed=0, count=2) == 2
+
+
+@pytest.mark.parametrize("row", [-1, 9])
+def test_a_row_that_nobody_has_is_refused(row):
+    """In one array of all data it would be another worker's."""
+    s = setting(ROWS, GRAPHS["complete"])
+    batch = np.zeros((7, 5), int)
+    batch[2, 1] = row
+    with pytest.raises(IndexError, match=f"0 to 8, got {min(row, 0)} to {max(row, 0)}"):
+        engine.engine(s)(algorithm.start(s, initial(s)), batch)

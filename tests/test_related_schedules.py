@@ -65,8 +65,8 @@ def test_rounds_come_from_a_file_and_repeat(tmp_path):
         ("0 > 1 > 2\n", r"line 1: needs I J, I > J, .* got '0 > 1 > 2'"),
         ("\n0 -> 1\n", r"line 2: needs I J, I > J, .* got '0 -> 1'"),
         ("---\n\n", r"rounds.txt: needs an edge in some round, got none in 2"),
-        ("0 1\n---\n1 > 3\n", r"edge 1 > 3: needs workers 0 to 2"),
-        ("-1 > 0\n", r"edge -1 > 0: needs workers 0 to 2"),
+        ("0 1\n---\n1 > 3\n", r"edge 1 > 3 of the schedule needs workers 0 to 2"),
+        ("-1 > 0\n", r"edge -1 > 0 of the schedule needs workers 0 to 2"),
     ],
 )
 def test_a_file_of_rounds_that_cannot_be_is_refused(text, message, tmp_path):

@@ -169,6 +169,15 @@ def test_labels_that_are_no_classes_are_refused(worker, label, message):
         train.run(s._replace(y=y), test, initial(), seed=0, epochs=1)
 
 
+def test_padding_amid_the_rows_is_refused():
+    """Rows are counted from the first: those behind a gap would be lost to some, and not to others."""
+    s = setting()
+    y = s.y.copy()
+    y[2, 0] = -1
+    with pytest.raises(ValueError, match="padding must come last, got a row behind one with label -1"):
+        train.run(s._replace(y=y), held_out(local_data()), initial(), seed=0, epochs=1)
+
+
 @pytest.mark.parametrize("epochs", [0, -1, 0.5, 1.0, "1", None])
 def test_epochs_are_a_whole_number(epochs):
     """Half an epoch would never end."""

@@ -56,7 +56,7 @@ def cross_entropy(z: Array, y: Array) -> Array:
 def cross_entropy_backward(z: Array, y: Array, padded: bool = True) -> Array:
     """`layers.softmax_cross_entropy_backward` of (..., c, n), (..., n) -> (..., c, n). Writes to z.
 
-    Unless it is `padded`, no row of y is padding.
+    `padded`: whether a row of y may be padding.
     """
     xp = module_of(z)
     z -= z.max(axis=-2, keepdims=True)

@@ -57,7 +57,10 @@ class Result(NamedTuple):
 
 
 def engine(setting: Setting) -> Callable[..., Result]:
-    """A function that computes rounds: (state, batch, signals) -> Result. Plain: `train.plain`."""
+    """A function that computes rounds: (state, batch, signals) -> Result. Plain: `train.plain`.
+
+    It may keep more than the state between rounds, and knows a state by its W: nobody is to write to that.
+    """
     keep_memory()
     prepared = plan(setting)
     return partial(round_, prepared, carried=Carried(prepared) if prepared.carries else None)
@@ -73,6 +76,8 @@ def round_(
     """`algorithm.round_`, for all workers at once."""
     s, t = p.setting, state.t + 1
     X, y = data_of(p, batch)
+    if state.W.dtype != X.dtype:
+        carried = None  # as products would be rounded to the data's
     delta = np.empty((*batch.shape, p.network.dense[0].h), X.dtype) if carried and p.network else None
     sent, W, memory = local_steps(p, state, X, y, t, delta)
     attack(p, sent, W, signals)
@@ -101,6 +106,8 @@ def round_(
 
 def data_of(p: Plan, batch: Array) -> tuple[Array, Array]:
     """The samples, as the network takes them, and labels of the row numbers (N, B): -> (N, B, ...), (N, B)."""
+    if module_of(batch) is np and batch.astype(np.uint64).max() >= (n := p.setting.y.shape[1]):
+        raise IndexError(f"a batch needs row numbers 0 to {n - 1}, got {batch.min()} to {batch.max()}")
     at = batch + p.first
     X = p.X.take(at, axis=0)
     return p.network.prepared(X) if p.network else X, p.y.take(at)

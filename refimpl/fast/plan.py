@@ -15,14 +15,14 @@ from refimpl.arrays import Array, module_of, to_host
 from refimpl.attacks import ATTACKS
 from refimpl.fast.networks import Batched, batched
 from refimpl.fast.parts import FLOATS, boxes, grain
-from refimpl.fast.rules import COORDINATEWISE, TWINS, Twin
+from refimpl.fast.rules import COORDINATEWISE, TWINS, Twin, all_finite
 from refimpl.optim import OPTIMIZERS, sgd
 
 CHUNK = FLOATS // 2  # numbers of the workers whose local steps are computed together
 SLICE = 64  # rows of a receiver scored at a time on a CPU, where several neighbourhoods are
 WHOLE = (slice(None),)
-WORTH = 8  # times as many numbers must a product add up from scratch as carried, for carrying to pay
-CARRIED = 2**26  # numbers of a matrix to carry, or of the products of all rows with each other
+WORTH = 8  # carrying pays if a sum from scratch has this many times as many terms
+CARRIED = 2**26  # the most numbers in the carried products, in X X^T, or in what is taken of it
 STAGES = (slice(0, None, 8), slice(4, None, 8), slice(2, None, 4), slice(1, None, 2))
 STAGED = 2**22  # rows times parameters from which it pays to score models in stages (`scores.passing_risks`)
 
@@ -82,17 +82,17 @@ class Plan(NamedTuple):
 def plan(s: Setting) -> Plan:
     """Sorts the normal workers into groups and moves to the device what a round needs there."""
     xp, N, h, twin = module_of(s.X), len(s.graph), len(s.normal), TWINS.get(RULES[s.rule].compute)
-    message, network = np.arange(N), batched(s.model)
+    message, network, lies = np.arange(N), batched(s.model), s.attackers
     if twin and twin.weights and ATTACKS[s.attack].one_message and len(s.attackers):
         message = np.full(N, h)  # the attackers' one message comes last
-        message[s.normal] = np.arange(h)
+        message[s.normal], lies = np.arange(h), np.array([h])
     return Plan(
         setting=s,
         twin=twin,
         network=network,
         message=message,
         honest=numbers_of(message[s.normal], xp),
-        lies=numbers_of(np.unique(message[s.attackers]), xp),
+        lies=numbers_of(lies, xp),
         messages=1 + int(message.max()),
         attackers=xp.asarray(s.attackers),
         X=s.X.reshape(s.y.size, *s.X.shape[2:]),
@@ -107,16 +107,19 @@ def plan(s: Setting) -> Plan:
 def carries(s: Setting, network: Batched | None) -> bool:
     """Whether it pays to carry products from round to round, and whether they can be.
 
-    All must hear all, steps be SGD's, and attacks known: one that copies a model must tie with it, to the bit.
+    All must hear all, steps be SGD's, squares of the data finite, and attacks known, as one that copies a model
+    must tie with it, to the bit. ALIE copies the model of a single normal worker. Normal workers that are alike
+    to the bit, data and batches and all, may part by rounding.
     """
     twin = TWINS.get(RULES[s.rule].compute)
     can = twin and twin.weights and s.risk == "local" and OPTIMIZERS[s.optimizer].step is sgd and not s.l2
     if not can or not network or network.convolutions or len(network.dense) < 2 or module_of(s.X) is not np:
         return False
     p, h, N, rows = network.dense[0].p, network.dense[0].h, len(s.graph), int((s.y[s.normal] >= 0).sum())
-    fits = rows * max(rows, N * h) <= CARRIED
-    known = ATTACKS[s.attack].send in COORDINATEWISE
-    return bool(fits and known and s.graph.all() and p >= WORTH * (N + s.batch_size))
+    fits = rows * max(rows, N * max(h, s.batch_size)) <= CARRIED
+    known = ATTACKS[s.attack].send in COORDINATEWISE and len(s.normal) > 1
+    pays = p >= WORTH * (N + s.batch_size)
+    return bool(pays and fits and known and s.graph.all() and s.X.dtype.kind == "f" and all_finite(s.X))
 
 
 def numbers_of(numbers: np.ndarray, xp: ModuleType) -> Array | slice:

@@ -136,7 +136,7 @@ class Twin(NamedTuple):
     """(models (u, n, d), number of attackers) -> (u, d), the same for all receivers of a neighbourhood"""
     weights: Callable[..., Array] | None = None
     """(risks (u, m, n), own (u, m), senders (u, 1, n) or None) -> weights (u, m, n). The ratio of two weights
-    depends on their two risks, so a message of several senders is weighed once, times their number"""
+    depends on their two risks, so a message of several is weighed once, times their number in the end"""
     filters: bool = False
     """whether a model with a higher risk than the receiver's own has no weight, however much higher it is"""
 

@@ -1,4 +1,4 @@
-"""Mixing, mixing matrices, on the host: [k, l] is how much worker k takes of l's message. And a compressor.
+"""Mixing; mixing matrices, on the host: [k, l] is how much worker k takes of l's message; a compressor.
 
 A graph is a boolean matrix as in `graphs`, A[k, l] = l sends to k, True on the diagonal; here it may be
 directed.
@@ -12,9 +12,9 @@ from refimpl.arrays import Array, module_of, quiet
 
 @quiet
 def combine(weights: Array, W: Array) -> Array:
-    """`aggregate.combine`, (n,), (n, d) -> (d,), to the bit. It looks for what is not finite only if need be.
+    """`aggregate.combine`, (n,), (n, d) -> (d,), to the bit for models side by side in memory.
 
-    To look costs more than the product, which is not finite either if one of them is not.
+    It looks for models that are not finite only if the product is not: to look costs more than that.
     """
     w = weights @ W
     return w if module_of(W).isfinite(w).all() else aggregate.combine(weights, W)

@@ -1,8 +1,8 @@
 """Graphs that change from round to round, and one-way ones; the table SCHEDULES.
 
 A schedule is a function of the round t = 1, 2, ... that returns a boolean matrix on the host, A[k, l] = l sends
-to k in that round, True on the diagonal. It is drawn from the seed and t alone, so that a run can be resumed
-anywhere, or read from a file of edges, round by round.
+to k in that round, True on the diagonal. It is read from a file of edges, round by round, or drawn from the
+seed and t alone, so that a run can be resumed anywhere.
 """
 
 from collections.abc import Callable
@@ -144,8 +144,9 @@ def periodic(n: int, rounds: Rounds) -> Schedule:
     for A, pairs in zip(graphs, rounds, strict=True):
         for sender, receiver in pairs:
             if not (0 <= sender < n and 0 <= receiver < n):
-                raise ValueError(f"edge {sender} > {receiver}: needs workers 0 to {n - 1} of a schedule")
+                raise ValueError(f"edge {sender} > {receiver} of the schedule needs workers 0 to {n - 1}")
             A[receiver, sender] = True
+    graphs.flags.writeable = False
     return lambda t: graphs[(t - 1) % len(graphs)]
 
 
