@@ -131,11 +131,21 @@ class Table:
     def into_page(self, name: str) -> None:
         """Puts them between <!-- name --> and <!-- end of name -->."""
         block = "\n".join(f"    {text}".rstrip() for text in "\n".join(self.lines).strip("\n").splitlines())
-        before, start, rest = PAGE.read_text().partition(f"<!-- {name} -->\n")
-        _, end, after = rest.partition(f"<!-- end of {name} -->")
-        if not start or not end:
-            raise ValueError(f"{PAGE} has no place for the table {name}")
-        files.write(PAGE, f"{before}{start}\n{block}\n\n{end}{after}")
+        before, _, after = between_marks(name)
+        files.write(PAGE, f"{before}\n{block}\n\n{after}")
+
+    def of_page(self, name: str) -> list[str]:
+        """The lines that are there."""
+        return [line[4:] for line in between_marks(name)[1].splitlines()]
+
+
+def between_marks(name: str) -> tuple[str, str, str]:
+    """The page up to the mark, what is between the two, and the rest."""
+    before, start, rest = PAGE.read_text().partition(f"<!-- {name} -->\n")
+    inside, end, after = rest.partition(f"<!-- end of {name} -->")
+    if not start or not end:
+        raise ValueError(f"{PAGE} has no place for the table {name}")
+    return before + start, inside, end + after
 
 
 def write(folder: Path, name: str, report: dict[str, Any]) -> None:

@@ -1,6 +1,7 @@
 """Times whole grids on all cores, and what a run spends on evaluation.
 
     python benchmarks/grids.py --data-dir FOLDER    # with folders har and mnist; fetched once without
+    python benchmarks/grids.py --tasks har --write  # and puts it into docs/PERFORMANCE.md; other lines stay
 
 The grids: the README's main command, and HAR's six rules against four attacks for 10 epochs. PyTorch's code
 (torch_rounds.fast) has the rule adaptive and the attack ALIE only, so it computes as many rounds as the runs
@@ -138,6 +139,9 @@ def main(argv: list[str] | None = None) -> int:
         results.append(row)
     common.write(args.out, "grids.json", {"jobs": args.jobs, "results": results})
     if args.write:
+        table.lines += [
+            line for line in table.of_page("grid") if line.split(" ")[0] in {*GRIDS} - {*args.tasks}
+        ]
         table.into_page("grid")
     return 0
 

@@ -67,6 +67,7 @@ def test_a_table_goes_between_its_markers(tmp_path, capsys, monkeypatch):
     made.into_page("mine")
     page = "above\n<!-- mine -->\n\n    a  b\n\n    1  2\n\n<!-- end of mine -->\nbelow\n"
     assert common.PAGE.read_text() == page
+    assert [line for line in made.of_page("mine") if line] == ["a  b", "1  2"]
     with pytest.raises(ValueError, match="no place for the table yours"):
         made.into_page("yours")
 
@@ -80,9 +81,16 @@ def test_the_page_has_a_place_for_every_table(name):
 def test_the_grid_takes_as_many_runs_in_torch(tmp_path, capsys, monkeypatch):
     grids = load("grids", monkeypatch)
     monkeypatch.setattr(
-        grids, "GRIDS", {"spambase": ("--rules adaptive median --attacks alie none --epochs 1", 3)}
+        grids,
+        "GRIDS",
+        {"spambase": ("--rules adaptive median --attacks alie none --epochs 1", 3), "other": (None, 1)},
     )
-    assert grids.main(["--jobs", "1", "--out", str(tmp_path)]) == 0
+    page = tmp_path / "page.md"
+    monkeypatch.setattr(grids.common, "PAGE", page)
+    page.write_text("<!-- grid -->\n\n    spambase old\n    other   kept\n\n<!-- end of grid -->\n")
+    assert grids.main(["--tasks", "spambase", "--jobs", "1", "--write", "--out", str(tmp_path)]) == 0
+    assert "spambase old" not in page.read_text()
+    assert "\n    other   kept\n" in page.read_text()
     lines, _ = table(capsys)
     name, runs, _, scoring, *_ = lines[3].split()
     assert (name, runs, scoring) == ("spambase", "4", "2")
