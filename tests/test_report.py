@@ -162,6 +162,7 @@ def test_the_table_below_a_figure_is_of_what_it_shows(tmp_path, capsys, figure, 
 
 
 def test_the_report_prints_losses_when_asked(folder, tmp_path, capsys):
+    pytest.importorskip("matplotlib", reason="matplotlib is an extra")
     assert report.main([str(folder), "--loss", "--pictures", str(tmp_path)]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[3].split()[:2] == ["rule", "loss"]
