@@ -73,6 +73,7 @@ def test_weights_for_many_receivers_are_those_of_each(name):
 @pytest.mark.parametrize("receivers", [[0, 1, 2], [4, 0, 2]], ids=str)
 @pytest.mark.parametrize("lost", [False, True])
 @pytest.mark.parametrize("u", [1, 2])
+@quiet  # as a round is
 def test_combine_is_that_of_the_specification(u, lost, receivers, columns):
     rng = np.random.default_rng(0)
     weights, M = rng.random((u, 3, 5)), rng.normal(size=(u, 5, 40))
