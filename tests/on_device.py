@@ -26,6 +26,7 @@ NOT_HERE = {
     "test_a_large_batch_of_images_fits_in_little_memory": "measures the host's memory",
     "test_any_number_of_threads_gives_the_same_bytes": "threads are the host's",
     "test_own_in_an_array_must_be_one_of_the_neighbours": "to look would be to wait for the device",
+    "test_a_row_that_nobody_has_is_refused": "to look would be to wait for the device",
 }
 ON_THE_HOST = {"check", "combine_into", "between", "by_products", "different"}  # arrays are, or stay, there
 # What lives on the device, of tuples that also hold what lives on the host.

@@ -105,7 +105,10 @@ def round_(
 
 
 def data_of(p: Plan, batch: Array) -> tuple[Array, Array]:
-    """The samples, as the network takes them, and labels of the row numbers (N, B): -> (N, B, ...), (N, B)."""
+    """The samples, as the network takes them, and labels of the row numbers (N, B): -> (N, B, ...), (N, B).
+
+    On a GPU, which would have to wait for the answer, nobody looks whether there are such rows.
+    """
     if module_of(batch) is np and batch.astype(np.uint64).max() >= (n := p.setting.y.shape[1]):
         raise IndexError(f"a batch needs row numbers 0 to {n - 1}, got {batch.min()} to {batch.max()}")
     at = batch + p.first
