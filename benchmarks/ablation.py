@@ -132,8 +132,12 @@ def main(argv: list[str] | None = None) -> int:
         results = cli.run_grid(todo, *how)
     elif Path(what).exists() and not options:
         results = runs.read(Path(what))
+    elif what in ("-h", "--help"):
+        print(__doc__)
+        return 0
     else:
-        print(__doc__, file=sys.stderr)
+        needed = f"a task ({', '.join(TASKS)}) with its options, or a file or folder of runs"
+        print(f"ablation.py: needs {needed}, got {' '.join([what, *options])}", file=sys.stderr)
         return 2
     for task in present(results, "task", TASKS):
         some = [run for run in results if run["config"]["task"] == task]

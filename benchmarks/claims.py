@@ -37,7 +37,7 @@ GUESSING = {"har": 1 / 6}  # the accuracy of a guess; below twice that a rule ha
 ATTACKED = ("sign-flip", "arbitrary", "foe", "alie")
 Numbers = dict[str, dict[int, float]]  # by rule and seed
 
-# Read off the supplement's figures, to about 0.03 (the project's released-code.md): adaptive, then BASELINES.
+# Read off the supplement's figures by eye, to about 0.03: adaptive, then BASELINES.
 FIGURES: dict[tuple[str, int], dict[str, tuple[str, ...]]] = {  # by task and number of attackers, then attack
     ("spambase", 3): {
         "sign-flip": ("0.90", "0.35", "0.87", "0.8", "near 0", "near 0"),

@@ -62,8 +62,8 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--csv", type=Path, help="file for the numbers, a row each")
     options = parser.parse_args(argv)
     tables = options.tables or list(TABLES)
-    if unknown := {name for name in tables if not name.endswith(".csv")} - set(TABLES):
-        parser.error(f"unknown table {sorted(unknown)[0]!r}, choose from {', '.join(TABLES)}")
+    if unknown := {name for name in tables if not is_file(name)} - set(TABLES):
+        parser.error(f"unknown table {sorted(unknown)[0]!r}, choose from {', '.join(TABLES)}, or a CSV file")
     if options.partition != "iid" and "ios" not in tables:
         parser.error(f"--partition {options.partition} is for ios, got {', '.join(tables)}")
     for asked, of in ((options.rows, ROWS), (options.columns, COLUMNS)):
@@ -83,9 +83,13 @@ def main(argv: list[str] | None = None) -> int:
     return 0
 
 
+def is_file(name: str) -> bool:
+    return name.endswith(".csv") and Path(name).is_file()
+
+
 def from_file(name: str) -> list[Row]:
     """The rows of a file, if it is one."""
-    if not name.endswith(".csv"):
+    if not is_file(name):
         return []
     with Path(name).open(newline="") as file:
         return list(csv.DictReader(file))

@@ -77,9 +77,13 @@ def test_only_seeds_that_both_have_are_compared():
     assert not certain
 
 
-def test_what_it_does_not_know_is_answered_by_how_to_call_it(capsys):
+def test_what_it_does_not_know_is_answered_in_a_line(capsys):
     assert ablation.main(["no-such-task"]) == 2
-    assert "python benchmarks/ablation.py spambase" in capsys.readouterr().err
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "needs a task (spambase, har, mnist, digits) with its options" in line
+    assert line.endswith("got no-such-task")
+    assert ablation.main(["--help"]) == 0
+    assert "python benchmarks/ablation.py spambase" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("skew", cooperation.VARIED["skew"])

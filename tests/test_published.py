@@ -79,6 +79,7 @@ def test_what_is_kept_can_be_shown_alone(published, capsys, tmp_path):
     [
         ("--kept", "--kept needs --out"),
         ("iso", "unknown table 'iso', choose from ios, peng, wu"),
+        ("nothere.csv", "unknown table 'nothere.csv', choose from ios, peng, wu, or a CSV file"),
         ("ios --rows mean", "ios has no 'mean', choose from no communication, MH mean, median"),
         ("peng wu --columns alie", "peng, wu has no 'alie', choose from none, none, gaussian"),
         ("ios --rounds 0", "needs a whole number, 1 or more, got 0"),

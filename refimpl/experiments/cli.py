@@ -83,7 +83,7 @@ def schedule_of(text: str) -> str | Rounds:
 
 
 def is_file(text: str, table: dict[str, Any]) -> bool:
-    """Unless it is called like an entry of the table."""
+    """Whether it names a file; the names in the table come first."""
     return text.partition(":")[0] not in table and Path(text).is_file()
 
 

@@ -180,10 +180,8 @@ def lines(ax: Any, results: Results, rules: list[str], attack: str, what: str) -
         if len(values) > 1:
             low, high = band(mean, half, what)
             ax.fill_between(x, low, high, color=style.color, alpha=0.15, linewidth=0)
-    drawn = [y for line in ax.lines for y in line.get_ydata() if y > 0]
-    if what == "highest_loss" and max(drawn, default=1) > 100 * min(
-        drawn, default=1
-    ):  # else most would be flat
+    drawn = [y for line in ax.lines for y in line.get_ydata() if y > 0] or [1]
+    if what == "highest_loss" and max(drawn) > 100 * min(drawn):  # else most would be flat
         ax.set_yscale("log")
     ax.set_xlim(0, epochs(results)[-1] + 1)
     ax.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=5))
