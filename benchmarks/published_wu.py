@@ -17,7 +17,7 @@ from refimpl.fast.elementwise import with_one
 WU = {"none": (98.6, 98.0), "gaussian": (36.3, 98.0), "sign": (0.16, 90.3), "zero": (9.89, 81.5)}
 WU_ATTACKS: dict[str, Callable[[np.ndarray, Rng], np.ndarray]] = {
     "none": lambda G, rng: G[:0],
-    "gaussian": lambda G, rng: G.mean(axis=0) + 30 * rng.normal(size=(20, G.shape[1])).astype(G.dtype),
+    "gaussian": lambda G, rng: G.mean(axis=0) + 30 * rng.standard_normal((20, G.shape[1]), G.dtype),
     "sign": lambda G, rng: np.tile(-3 * G.mean(axis=0), (20, 1)),
     "zero": lambda G, rng: np.tile(-G.sum(axis=0) / 20, (20, 1)),
 }

@@ -208,11 +208,12 @@ def test_where_there_is_no_terminal_a_line_comes_every_minute(monkeypatch, tmp_p
 
 def test_a_dry_run_prints_the_grid_and_writes_nothing(tmp_path, capsys):
     out = tmp_path / "out"
-    options = f"{OPTIONS} --rules adaptive krum --seeds 0 1 --out {out}"
+    options = f"{OPTIONS} --rules krum geometric-median --seeds 0 1 --out {out}"
     assert cli.main("spambase", [*options.split(), "--dry-run"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "workers 10, attackers 3, epochs 6, risk local, optimizer adam, lr 0.01,"
-    assert lines[2].startswith("adaptive        arbitrary: 2 to run, ")
+    assert lines[2].startswith("krum             arbitrary: 2 to run, ")
+    assert lines[3].startswith("geometric-median arbitrary: 2 to run, ")
     assert lines[-1].startswith("4 of 4 runs to do, about ")
     assert not out.exists()
 

@@ -138,11 +138,13 @@ def plan(runs: list[Config], out: Path, jobs: int, data_dir: str | None, threads
     todo = [config for config in runs if not grid.path_of(config, out, data_dir).exists()]
     jobs = max(1, min(jobs, len(todo)))
     seconds = estimates(todo, data_dir, threads or max(1, joblib.cpu_count() // jobs))
-    for rule in dict.fromkeys(config.rule for config in runs):
+    rules = list(dict.fromkeys(config.rule for config in runs))
+    width = max(map(len, rules)) + 1
+    for rule in rules:
         attacks = " ".join(dict.fromkeys(c.attack for c in runs if c.rule == rule))
         missing = [config for config in todo if config.rule == rule]
         rest = f"{len(missing)} to run, {duration(sum(seconds[c] for c in missing))} of work"
-        print(f"{rule:16}{attacks}: {rest if missing else 'all there'}")
+        print(f"{rule:{width}}{attacks}: {rest if missing else 'all there'}")
     left = duration(sum(seconds.values()) / jobs)
     print(f"{len(todo)} of {several(len(runs), 'run')} to do, about {left} at {jobs} at a time")
 
