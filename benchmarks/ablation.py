@@ -19,6 +19,7 @@ import numpy as np
 from refimpl.attacks import ATTACKS
 from refimpl.experiments import cli, runs
 from refimpl.experiments.compare import LEVEL, holm, paired_p
+from refimpl.experiments.endings import ended
 from refimpl.experiments.options import parse
 from refimpl.experiments.progress import several
 from refimpl.experiments.summary import Results, present
@@ -151,4 +152,4 @@ def main(argv: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    sys.exit(ended(main))

@@ -28,6 +28,7 @@ from refimpl import algorithm, draws
 from refimpl.aggregate import adaptive_weights, combine
 from refimpl.experiments import files
 from refimpl.experiments.cli import HelpFormatter, Parser, whole_number
+from refimpl.experiments.endings import ended
 from refimpl.experiments.tasks import TASKS
 from refimpl.optim import OPTIMIZERS
 
@@ -322,4 +323,4 @@ def main(argv: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(ended(main))

@@ -11,6 +11,7 @@ all but one. A worker is tested on rows with the shares of labels that it trains
 
 import argparse
 import csv
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from data_loaders import Dataset, spambase
 from refimpl import draws, graphs, models, train
 from refimpl.algorithm import Setting
 from refimpl.experiments.compare import interval
+from refimpl.experiments.endings import ended
 from refimpl.experiments.figures import TEXT, label_of, marker_of, save, style_of
 from refimpl.experiments.files import write
 from refimpl.experiments.options import whole_number
@@ -165,4 +167,4 @@ def main(argv: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    sys.exit(ended(main))

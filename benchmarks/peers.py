@@ -22,6 +22,7 @@ import numpy as np
 
 from refimpl.audit import Report, judge
 from refimpl.experiments import files
+from refimpl.experiments.endings import ended
 
 PAGE = Path(__file__).parents[1] / "docs" / "PEERS.md"
 HEAD = """# Peers
@@ -192,4 +193,4 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(ended(main))

@@ -20,6 +20,7 @@ import numpy as np
 
 from refimpl.aggregate import RULES
 from refimpl.attacks import ATTACKS
+from refimpl.experiments.endings import ended
 from refimpl.experiments.files import write
 from refimpl.experiments.tasks import TASKS
 from refimpl.related import SYSTEMS
@@ -225,4 +226,4 @@ def main(argv: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(ended(main))
