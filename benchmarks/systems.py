@@ -220,8 +220,10 @@ def main(argv: list[str] | None = None) -> int:
     options = parser.parse_args(argv)
     if options.command == "show":
         show()
-    else:
-        print(f"{collect(options.folders)} runs in {CSV}")
+        return 0
+    if empty := [str(folder) for folder in options.folders if not any(folder.glob("*.json"))]:
+        parser.error(f"needs folders with JSON files of runs, got none in {', '.join(empty)}")
+    print(f"{collect(options.folders)} runs in {CSV}")
     return 0
 
 

@@ -83,6 +83,13 @@ def test_two_configurations_of_a_run_are_refused(systems, rows):
         systems.parts([*rows, next(row for row in rows if row["rule"] == "ios") | {"lr": 0.1}])
 
 
+def test_a_folder_without_runs_is_named(systems, tmp_path, capsys):
+    with pytest.raises(SystemExit, match="2"):
+        systems.main(["collect", str(tmp_path / "none")])
+    line = capsys.readouterr().err.splitlines()[-1]
+    assert line.endswith(f"needs folders with JSON files of runs, got none in {tmp_path / 'none'}")
+
+
 def test_the_figure_is_a_png(systems, rows, tmp_path):
     pytest.importorskip("matplotlib", reason="matplotlib is an extra")
     systems.draw(systems.parts(rows), tmp_path / "figure.png")
