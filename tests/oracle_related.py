@@ -127,6 +127,7 @@ def choco(net, x, copies, count, gamma, authors=True):
 
     def told(rows):
         q = net.say([largest([a - b for a, b in zip(row, h)], count) for row, h in zip(rows, copies)])
+        q = [row if k in net.normal else largest(row, count) for k, row in enumerate(q)]
         return [[a + b for a, b in zip(h, change)] for h, change in zip(copies, q)]
 
     if authors:

@@ -28,6 +28,11 @@ def oracle(system, attack="sign-flip"):
     return test("a_system_equals_its_oracle", name=system, attack=attack)
 
 
+def two(system, attack="sign-flip"):
+    """The same with two attackers."""
+    return test("a_system_equals_its_oracle_with_two_attackers", name=system, attack=attack)
+
+
 def options(**changed):
     return lambda system: system._replace(options={**system.options, **changed})
 
@@ -223,6 +228,8 @@ MUTANTS = [
     ("CHOCO's copies stay as they were", SYSTEMS, "choco", afterwards(forgets), oracle("choco")),
     ("CHOCO in the other order", SYSTEMS, "choco-identity", options(order="step-then-mix"),
      oracle("choco-identity")),
+    ("CHOCO's lies are longer than a message", gossip, "top_k",
+     lambda f: lambda x, k: f(x, k) if np.count_nonzero(x) == len(x) else x, two("choco", "foe")),
     ("top-k of signed entries", mixing, "top_k",
      lambda f: lambda x, k: np.where(np.isin(np.arange(len(x)), np.argsort(-x, kind="stable")[:k]), x, 0),
      test("top_k_by_hand")),
@@ -250,6 +257,13 @@ MUTANTS = [
     ("BRIDGE-B does not trim", SCREENS, "B",
      lambda f: lambda: lambda h: rules.repeated_krum(h.models, h.f).mean(axis=0), oracle("bridge-b")),
     ("BRIDGE-B is BRIDGE-T", SCREENS, "B", lambda f: SCREENS["T"], oracle("bridge-b")),
+    ("BRIDGE-B trims one value a side", SCREENS, "B",
+     lambda f: lambda: lambda h: aggregate.ascending(rules.repeated_krum(h.models, h.f))[1:-1].mean(axis=0),
+     two("bridge-b")),
+    ("BRIDGE-B asks for fewer neighbours", SYSTEMS, "bridge-b",
+     lambda system: system._replace(
+         require=lambda n, f: rules.require_neighbours("bridge-b", n, f, 3 * f + 2, "3f + 2")),
+     test("what_a_system_requires_is_what_it_refuses", name="bridge-b")),
     ("ByRDiE with all coordinates at once", SYSTEMS, "byrdie", instead(bridge_t_at_once), oracle("byrdie")),
     ("ByRDiE with the gradient at the mean", SYSTEMS, "byrdie", options(at="mixed"), oracle("byrdie")),
     # --- MOZI
@@ -283,6 +297,12 @@ MUTANTS = [
      test("agreement_takes_more_and_more_rounds")),
     ("LEARN without models", SYSTEMS, "icwtm", instead(round_of_gradients), oracle("icwtm"),
      test("learning_without_attackers_averages_gradients_and_models", name="icwtm")),
+    ("LEARN never misses more than one", resilient, "in_time",
+     lambda f: lambda s, k, turn: np.union1d(f(s, k, turn), f(s, k, turn + 1)),
+     two("icwtm"), two("mda")),
+    ("MDA over any number of subsets", SYSTEMS, "mda",
+     lambda system: system._replace(require=lambda n, f: None),
+     test("what_a_system_requires_is_what_it_refuses", name="mda")),
     ("MDA by the sum of distances", resilient.AGREEMENTS, "mda", by_the_sum, oracle("mda", "alie")),
     ("MDA keeps everyone", resilient.AGREEMENTS, "mda", lambda f: lambda W, k: f(W, 0), oracle("mda")),
     ("MDA takes the last of equal subsets", rules, "minimum_diameter_average",
@@ -316,6 +336,8 @@ MUTANTS = [
     # --- Schedules, costs
     ("exponential graphs the other way", schedules, "exponential", lambda f: lambda *a: f(*a).T,
      test("exponential_graphs_by_hand")),
+    ("exponential graphs that come back to the sender", schedules, "exponential",
+     lambda f: lambda n, peers, t: f(n + 1, peers, t)[:n, :n], test("exponential_graphs_by_hand")),
     ("a graph in every round but the tau-th", schedules, "every",
      lambda f: lambda graph, tau, t: f(graph, tau, t + 1), test("schedules_are_what_they_say"),
      test("a_mean_every_third_round_is_local_sgd")),

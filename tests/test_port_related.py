@@ -24,8 +24,11 @@ MISTAKES = [
     ("omega = 0.5", "omega = 1", "dmsgd-shares-half-of-its-momentum"),
     ("W: z, optimizer", "W: x, optimizer", "sgp-on-a-directed-graph"),
     ('copies === "models"', 'copies !== "models"', "choco-top-one"),
+    ("top(say(s, top(X.map((x, k) => minus(x, H[k])))))", "say(s, top(X.map((x, k) => minus(x, H[k]))))",
+     "choco-lies-are-compressed"),
     ("Math.ceil(Math.log2(state.t + 1))", "0", "icwtm-waits-for-six-of-seven"),
     ("!late.includes(l)", "true", "mda-waits-for-six-of-seven"),
+    ("const late = range(s.f)", "const late = range(1)", "icwtm-waits-for-nine-of-eleven"),
     ("nu = 0.05", "nu = 1", "multi-task-remembers-risks"),
     ("rows.map((n) => n / sum(rows))", "rows.map(() => 1 / rows.length)", "fedavg-by-rows"),
 ]  # fmt: skip

@@ -4,7 +4,7 @@ import numpy as np
 import oracle_related as oracle
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
-from problems import MODEL, held_out, initial, local_data, sends, setting
+from problems import MODEL, ROWS, held_out, initial, local_data, sends, setting
 from related_problems import BAND, DENSE, WHOLE, D, Quadratic, batches, graph_for, mu, run
 
 from refimpl import algorithm, draws, related, train
@@ -42,7 +42,7 @@ SCREENING = [
 
 def net_of(s, t, batch, signals):
     """What the oracles know of round t."""
-    data = [(s.X[k, batch[k]], s.y[k, batch[k]]) for k in range(7)]
+    data = [(s.X[k, batch[k]], s.y[k, batch[k]]) for k in range(len(s.graph))]
 
     def say(rows, c=None):
         drawn = signals if signals is None or c is None else signals[:, c : c + 1]
@@ -63,7 +63,7 @@ def net_of(s, t, batch, signals):
 def choco_oracle(share, gamma):
     def rounds(net, t, x, copies=None):
         zeros = [[0.0] * D for _ in x]
-        return oracle.choco(net, x, copies or zeros, max(1, round(share * D)), gamma)
+        return oracle.choco(net, x, copies or zeros, max(1, int(share * D + 0.5)), gamma)
 
     return rounds
 
@@ -87,7 +87,7 @@ ORACLES = {
     "d-psgd": lambda net, t, x: (oracle.d_psgd(net, x),),
     "d-sgd": lambda net, t, x: (oracle.d_sgd(net, x),),
     "dmsgd": lambda net, t, x, before=None: oracle.dmsgd(net, x, before or x),
-    "sgp": lambda net, t, z, x=None, u=None: oracle.sgp(net, z, x or z, u or [1.0] * 7),
+    "sgp": lambda net, t, z, x=None, u=None: oracle.sgp(net, z, x or z, u or [1.0] * len(z)),
     "choco": choco_oracle(0.01, 0.04),
     "choco-identity": choco_oracle(1.0, 1.0),
     "bridge-t": lambda net, t, x: (oracle.bridge(net, x, "T"),),
@@ -103,7 +103,7 @@ ORACLES = {
     "icwtm": lambda net, t, x: (oracle.learn(net, x, t, oracle.trimmed),),
     "mda": lambda net, t, x: (oracle.learn(net, x, t, oracle.smallest_diameter),),
     "tv-penalty": lambda net, t, x: (oracle.tv_penalty(net, x),),
-    "multi-task": lambda net, t, x, L=None: oracle.multi_task(net, x, L or [[1.0] * 7 for _ in x]),
+    "multi-task": lambda net, t, x, L=None: oracle.multi_task(net, x, L or [[1.0] * len(x) for _ in x]),
     "ios": lambda net, t, x: (oracle.ios(net, x),),
     "fedavg": lambda net, t, x: (oracle.fedavg(net, x),),
     "geometric-median": by_rows(lambda rows, f: oracle.weiszfeld(rows)),
@@ -112,12 +112,13 @@ ORACLES = {
 }
 
 
-def check_system(name, attack, rounds=4):
-    s = setting(graph=graph_for(name), attackers=[1], attack=attack, step_size=mu, l2=0.01)
-    results = train.rounds(s, initial(), 0, related.engine(name))
-    x, remembered, rng = initial().tolist(), (), draws.stream(0, "attack")
+def check_system(name, attack, rounds=4, attackers=(1,), rows=ROWS):
+    graph = graph_for(name) if rows is ROWS else None
+    s = setting(rows, graph, attackers, attack=attack, step_size=mu, l2=0.01)
+    results = train.rounds(s, initial(len(rows)), 0, related.engine(name))
+    x, remembered, rng = initial(len(rows)).tolist(), (), draws.stream(0, "attack")
     for t, (batch, result) in enumerate(zip(batches(s, rounds), results), start=1):
-        signals = draws.signals(1, D, rng) if ATTACKS[attack].draw else None
+        signals = draws.signals(len(attackers), D, rng) if ATTACKS[attack].draw else None
         x, *remembered = ORACLES[name](net_of(s, t, batch, signals), t, x, *remembered)
         assert_allclose(result.state.W, x, rtol=1e-8, atol=1e-10)
 
@@ -126,6 +127,13 @@ def check_system(name, attack, rounds=4):
 @pytest.mark.parametrize("name", SYSTEMS)
 def test_a_system_equals_its_oracle(name, attack):
     check_system(name, attack)
+
+
+@pytest.mark.parametrize("attack", ["sign-flip", "foe"])
+@pytest.mark.parametrize("name", SYSTEMS)
+def test_a_system_equals_its_oracle_with_two_attackers(name, attack):
+    """Eleven workers are enough for all."""
+    check_system(name, attack, 3, (1, 4), [*ROWS, 5, 7, 4, 6])
 
 
 @pytest.mark.parametrize("name", [name for name in SYSTEMS if name not in WHOLE and "bridge" not in name])

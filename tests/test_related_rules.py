@@ -173,6 +173,7 @@ def test_top_k_by_hand():
     assert_array_equal(mixing.top_k(x, 2), [0, -3, 2, 0, 0])  # of 2 and -2 the first
     assert_array_equal(mixing.top_k(x, 5), x)
     assert mixing.count_of(0.01, 26) == 1
+    assert mixing.count_of(0.01, 250) == 3  # halves up, also where the lower number is even
 
 
 # --- As rules of Algorithm 1 --------------------------------------------------------------------------------

@@ -2,7 +2,9 @@
 
 import dataclasses
 import json
+import math
 
+import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
@@ -41,6 +43,15 @@ def test_a_system_runs_beside_the_rules_from_the_command_line(tmp_path, capsys):
     assert results["choco"]["bytes_per_round"] == 9 * 12 * (8 + 4)
     assert results["local"]["bytes_per_round"] == 0
     assert (results["multi-task"]["weights"] is None, results["choco"]["weights"]) == (False, None)
+
+
+def test_rounds_that_send_more_and_more_are_estimated_to_take_longer():
+    """2 + ceil(log2 t) messages in round t; four rounds an epoch."""
+    c = config(rule="icwtm", epochs=16, attackers=1)
+    s, *_ = tasks.build(c, None, np)
+    sent = [2 + math.ceil(math.log2(t)) for t in range(1, 65)]
+    assert grid.growth(c, s, 4) == pytest.approx(np.mean(sent) / np.mean(sent[:4]))
+    assert grid.growth(config(), s, 4) == grid.growth(config(rule="adaptive"), s, 4) == 1
 
 
 def test_on_a_complete_graph_d_sgd_is_the_average():

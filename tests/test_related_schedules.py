@@ -1,5 +1,7 @@
 """Graphs that change, bytes that are sent, and what the systems of refimpl.related refuse."""
 
+import re
+
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
@@ -46,6 +48,8 @@ def test_exponential_graphs_by_hand():
         assert all(one(t)[(l + distance) % 6, l] for l in range(6))
     assert set(np.flatnonzero(two(1)[:, 0])) == {0, 1, 2}
     assert set(np.flatnonzero(two(2)[:, 0])) == {0, 3}  # 3 and 6, which is 0 itself
+    eight = [set(np.flatnonzero(schedules.exponential(8, 1, t)[:, 0])) - {0} for t in (1, 2, 3, 4)]
+    assert eight == [{1}, {2}, {4}, {1}]  # never 8, which is 0 itself
 
 
 def test_rounds_come_from_a_file_and_repeat(tmp_path):
@@ -149,6 +153,27 @@ def test_what_cannot_work_is_refused_and_names_the_worker(name, graph, message):
         related.engine(name)(s)
 
 
+@pytest.mark.parametrize("name", SYSTEMS)
+def test_what_a_system_requires_is_what_it_refuses(name):
+    system = SYSTEMS[name]
+    least = re.match(r"(.+) neighbours?\b", system.requires)
+    for f in range(6):
+        count = eval(re.sub(r"(\d)f", r"\1 * f", least[1]), {"f": f, "max": max}) if least else 0
+        system.require(count + 1, f)
+        if count:
+            with pytest.raises(ValueError, match="needs"):
+                system.require(count, f)
+    one_edge_one_way = graphs.complete(7)
+    one_edge_one_way[0, 5] = False
+    s = setting(graph=one_edge_one_way, attackers=[])
+    if "graph" in system.requires:
+        with pytest.raises(ValueError, match=f"{name}: .*worker 0"):
+            related.check(name, s)
+    else:
+        related.check(name, s)
+    assert system.fixed == ("stays the same" in system.requires)
+
+
 def test_too_much_work_is_refused(monkeypatch):
     monkeypatch.setattr(costs, "GRADIENTS", 1000)
     related.check("byrdie", setting(graph=DENSE), rounds=5)
@@ -201,6 +226,8 @@ def test_a_schedule_is_checked_in_all_rounds():
         (lambda: run("choco", 1, peaceful(), copies="x"), "copies start at"),
         (lambda: run("choco", 1, peaceful(), share=0.0), "a compressor keeps a share"),
         (lambda: run("clipped-gossip", 1, peaceful(), radius="x"), "a radius is a number"),
+        (lambda: run("clipped-gossip", 1, peaceful(), radius=-1.0), "a radius is a number, 0 or more"),
+        (lambda: run("byrdie", 1, peaceful(), at="x"), 'taken at the "own" or the "mixed" model, got'),
         (lambda: run("mozi", 1, peaceful(), empty="x"), "mozi without an accepted model"),
         (lambda: run("bridge-m", 1, peaceful(), at="x"), "the gradient must be taken at"),
         (lambda: rules.bulyan(np.ones((6, 2)), 1), "bulyan needs n >= 4f"),

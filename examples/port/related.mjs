@@ -283,7 +283,8 @@ function choco(s, state, { share = 0.01, gamma = 0.04, order = "mix-and-step", c
   const H = state.memory?.[0] ?? (copies === "models" ? state.W : state.W.map(zerosLike));
   const [Y, optimizer] = steps(s, state, state.W, gradients(s, state.W));
   const [P, count] = [metropolisWeights(s.graph), Math.max(1, Math.round(share * Y[0].length))];
-  const compressed = (X) => say(s, X.map((x, k) => topK(minus(x, H[k]), count)));
+  const top = (rows) => rows.map((row) => topK(row, count));
+  const compressed = (X) => top(say(s, top(X.map((x, k) => minus(x, H[k])))));
   const added = (q) => H.map((h, k) => plus(h, q[k]));
   const mixed = (copy) =>
     heard(s, Y, copy, (hs, own, k) => {

@@ -132,7 +132,19 @@ def seconds(config: Config, data_dir: str | None, threads: int = 1) -> float:
     scale = max(1, (len(test.X) + setting.X.shape[1]) / (2 * rows))
     per_epoch = draws.rounds_per_epoch(train.sizes(setting), config.batch_size)
     evaluations = len(train.evaluated(config.epochs, TASKS[config.task].evaluate_every))
-    return config.epochs * per_epoch * statistics.median(times) + evaluations * scale * evaluation
+    a_round = statistics.median(times) * growth(config, setting, 1 + len(times))
+    return config.epochs * per_epoch * a_round + evaluations * scale * evaluation
+
+
+def growth(config: Config, s: Setting, timed: int) -> float:
+    """How many times as much a worker sends in the mean round of the run as in the mean of the first few.
+
+    Rounds of `icwtm` and `mda` send more and more, and take longer and longer.
+    """
+    if config.rule in RULES:
+        return 1.0
+    first, whole = (related.bytes_per_round(config.rule, s, None, n) for n in (timed, rounds_of(config, s)))
+    return whole / first if first else 1.0
 
 
 def knowing_labels(s: Setting, W: Array) -> Array:

@@ -91,8 +91,9 @@ def listing(title: str, table: dict[str, Any]) -> str:
         number = getattr(entry, "number", "")
         reference = "" if entry.reference == "-" else f" [{entry.reference}]"
         knows = f"; knows {entry.knows}" if getattr(entry, "lies", False) else ""
+        needs = f"; needs {entry.requires}" if getattr(entry, "requires", "") else ""
         name = f"{name}:{number} " if number else f"{name} "
-        text = f"{name:22}{entry.about}{reference}{knows}"
+        text = f"{name:22}{entry.about}{reference}{knows}{needs}"
         lines.append(textwrap.fill(text, 80, initial_indent="  ", subsequent_indent=" " * 24))
     return "\n".join(lines)
 

@@ -47,7 +47,10 @@ def check_graph(name: str, system: System, s: Setting, rounds: int) -> None:
 
 
 def bytes_per_round(name: str, s: Setting, schedule: Schedule | None, rounds: int) -> float:
-    """What a worker sends in a round, to all its neighbours together: the mean over workers and rounds."""
+    """What a worker sends in a round, to all its neighbours together: the mean over workers and rounds.
+
+    With the options that the system has in SYSTEMS.
+    """
     system, ts = find(name), range(1, rounds + 1)
     return sum(system.bytes(s._replace(graph=schedule(t)) if schedule else s, t) for t in ts) / rounds
 

@@ -107,7 +107,7 @@ def choco(
 
     Q keeps the `share` of largest entries; 1 is the identity. h is the system's slot of the memory, one copy
     for all, as everyone hears the same; it starts at "zero" (deep code) or as the "models" (convex code). Sent
-    is q.
+    is q; a lie is compressed, too, as a message has no place for more.
     """
     if order not in ("mix-and-step", "step-then-mix"):
         raise ValueError(f"unknown order {order!r}, choose from mix-and-step, step-then-mix")
@@ -118,9 +118,11 @@ def choco(
     count, H, M = count_of(share, Y.shape[-1]), state.memory[-1], metropolis_weights(s.graph)
 
     def compressed(X: Array) -> Array:
-        return messages(
-            s, module_of(X).stack([top_k(x - h, count) for x, h in zip(X, H, strict=True)]), signals
-        )
+        q = module_of(X).stack([top_k(x - h, count) for x, h in zip(X, H, strict=True)])
+        q = messages(s, q, signals)
+        for k in s.attackers:
+            q[k] = top_k(q[k], count)
+        return q
 
     def mixed(H: Array) -> Array:
         X = Y.copy()

@@ -4,6 +4,8 @@ A graph is a boolean matrix as in `graphs`, A[k, l] = l sends to k, True on the 
 directed.
 """
 
+import math
+
 import numpy as np
 
 from refimpl import aggregate
@@ -68,7 +70,7 @@ def top_k(x: Array, k: int) -> Array:
 
 
 def count_of(share: float, d: int) -> int:
-    """How many of d entries this share is: at least 1."""
+    """How many of d entries this share is, halves rounded up: at least 1."""
     if not 0 < share <= 1:
         raise ValueError(f"a compressor keeps a share in (0, 1] of the entries, got {share}")
-    return max(1, round(share * d))
+    return max(1, math.floor(share * d + 0.5))

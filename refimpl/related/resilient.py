@@ -1,6 +1,7 @@
 """Systems that screen: BRIDGE, ByRDiE, MOZI, ClippedGossip, LEARN, IOS, and multi-task learning.
 
-Each is one round in the form of `algorithm.round_`; options come last and have the defaults of the source.
+Each is one round in the form of `algorithm.round_`; options come last and have the defaults of the source but
+for `mozi`'s share. Step sizes are the setting's.
 """
 
 import math
@@ -47,8 +48,10 @@ def bridge(
     included, K Krum, own model included, B `rules.bridge_b`. Krum is that of Blanchard et al. 2017; the
     authors' code sums plain distances, that to itself too, and screens weights and biases apart. The gradient
     is taken at the own model: the paper (from memory, unverified) and another group's code; the authors' code
-    takes it at="mixed". Theirs is the gradient of all local data; here, as everywhere, that of the batch. K
-    asks for 2f + 3 models, one's own among them, as their code does; the paper, for so many neighbours.
+    takes it at="mixed". Theirs is the gradient of all local data and their steps fall as 0.1 / (t + 1), or are
+    Adam's; here, as everywhere, it is that of the batch, and steps are the setting's. Neighbours that it asks
+    for: T and M 2f + 1, B max(4f, 3f + 2), by the paper (from memory, unverified; their code has 2f + 2 and 4f,
+    for its CNN 4f + 2); K 2f + 2, as their code does; the paper, 2f + 3.
     """
     return mix_and_step(s, state, batch, signals, SCREENS[screen](), at=at)
 
@@ -61,8 +64,11 @@ def byrdie(s: Setting, state: State, batch: Array, signals: Array | None = None,
     next coordinate is sent; one inner pass. That order, and one pass, as in the authors' code; trimming and the
     gradient at the own model as in `bridge`, by the paper (from memory, unverified). The authors' code trims
     the own value with the rest and takes the gradient at="mixed", where coordinate c has its screened value
-    already. It costs d gradients a worker and round: see SYSTEMS for the largest problem.
+    already; its steps fall as 0.1 / (t + 1). Asked for are 2f + 1 neighbours, as in the paper (from memory); in
+    the code 4f. It costs d gradients a worker and round: see SYSTEMS for the largest problem.
     """
+    if at not in ("own", "mixed"):
+        raise ValueError(f'gradients are taken at the "own" or the "mixed" model, got {at!r}')
     optimizer, t = OPTIMIZERS[s.optimizer], state.t + 1
     W, memory, slots = state.W.copy(), state.memory.copy(), slice(optimizer.slots)
     sent = module_of(W).empty_like(W)
@@ -93,9 +99,9 @@ def mozi(
     """x_k' = alpha x_k + (1 - alpha) mean of accepted x_l - mu g_k(x_k): MOZI, UBAR (Guo et al. 2021).
 
     See `rules.mozi`. As four independent codes have it; the authors' was not found. `share` is rho, the share
-    of the neighbours that goes to the second stage, rounded down but at least one; None takes |N_k| - f, f
-    being all attackers, wherever they are. The sample that decides is the round's batch, which the gradient is
-    taken on too.
+    of the neighbours that goes to the second stage, rounded down but at least one (the codes have 0.4 to 1);
+    None takes |N_k| - f, f being all attackers, wherever they are. The sample that decides is the round's
+    batch, which the gradient is taken on too.
     """
 
     def accept(h: Heard) -> Array:
@@ -123,8 +129,8 @@ def clipped_gossip(
     number. The momentum is that of the authors' code; the paper (from memory, unverified) has (1 - a) m + a g.
     It is the system's slot of the memory.
     """
-    if isinstance(radius, str) and radius not in ("oracle", "adaptive"):
-        raise ValueError(f'a radius is a number, "oracle" or "adaptive", got {radius!r}')
+    if radius not in ("oracle", "adaptive") and (isinstance(radius, str) or not radius >= 0):
+        raise ValueError(f'a radius is a number, 0 or more, "oracle" or "adaptive", got {radius!r}')
     state = begin(s, state, 0 * state.W)
     m = momentum * state.memory[-1] + gradients(s, state.W, batch)
 

@@ -78,8 +78,8 @@ def bulyan(W: Array, f: int) -> Array:
     """The mean of the n - 4f values nearest to the median, per coordinate, of what `repeated_krum` picks.
 
     Bulyan (El-Mhamdi et al. 2018; from memory, unverified, and so in the code of Wu et al. 2023, but with the
-    lower of two middle values for the median; here their mean). (n, d) -> (d,). Raises ValueError unless n >=
-    4f + 3.
+    lower of two middle values for the median; here their mean; others pick n - 2f - 2). (n, d) -> (d,).
+    Raises ValueError unless n >= 4f + 3.
     """
     require_bulyan(len(W), f)
     xp, picked = module_of(W), ascending(repeated_krum(W, f))

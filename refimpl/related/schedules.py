@@ -108,7 +108,7 @@ SCHEDULES = {
     ),
     "exponential": Entry(
         lambda graph, peers, t, rng: exponential(len(graph), peers, t),
-        "one way, to PEERS others at distances 1, 2, 4, ... in turn",
+        "one way, to PEERS others, in turn farther away (1, 2, 4, ...); no graph",
         "Assran et al. 2019",
         "PEERS",
         1,

@@ -35,6 +35,7 @@ class System(NamedTuple):
     needs: str  # what a worker must know besides its own data and what it hears
     bytes: Callable[[Setting, int], float]
     """(setting, round) -> bytes that a worker sends to all its neighbours, in the mean of the workers"""
+    requires: str = ""  # of a neighbourhood and of the graph, in words
     require: Callable[[int, int], None] = lambda n, f: None
     """raises ValueError if it is not defined for a neighbourhood of n models with f attackers"""
     suits: Callable[[Setting, int], None] = lambda s, rounds: None
@@ -53,6 +54,7 @@ def by_rule(s: Setting, state: State, batch: Array, signals: Array | None = None
 # --- The table ----------------------------------------------------------------------------------------------
 
 COUNT, DEGREES = "the number of attackers", "the neighbours' degrees"
+UNDIRECTED = "an undirected graph"
 
 SYSTEMS = {
     "d-psgd": System(
@@ -62,6 +64,7 @@ SYSTEMS = {
         "D-PSGD",
         DEGREES,
         a_model,
+        UNDIRECTED,
         suits=undirected,
     ),
     "d-sgd": System(
@@ -71,6 +74,7 @@ SYSTEMS = {
         "D-SGD",
         DEGREES,
         a_model,
+        UNDIRECTED,
         suits=undirected,
         options={"order": "step-then-mix"},
     ),
@@ -81,6 +85,7 @@ SYSTEMS = {
         "DMSGD",
         DEGREES,
         model_and_momentum,
+        f"{UNDIRECTED} that stays the same",
         suits=undirected,
         fixed=True,
     ),
@@ -99,6 +104,7 @@ SYSTEMS = {
         "CHOCO",
         DEGREES,
         largest_entries,
+        f"{UNDIRECTED} that stays the same",
         suits=undirected,
         fixed=True,
     ),
@@ -109,6 +115,7 @@ SYSTEMS = {
         "CHOCO (all)",
         DEGREES,
         a_model,
+        f"{UNDIRECTED} that stays the same",
         suits=undirected,
         fixed=True,
         options={"share": 1.0, "gamma": 1.0},
@@ -120,6 +127,7 @@ SYSTEMS = {
         "BRIDGE-T",
         COUNT,
         a_model,
+        "2f + 1 neighbours",
         lambda n, f: require_neighbours("bridge-t", n, f, 2 * f + 1, "2f + 1"),
         options={"screen": "T"},
     ),
@@ -130,6 +138,7 @@ SYSTEMS = {
         "BRIDGE-M",
         "that most are honest",
         a_model,
+        "2f + 1 neighbours",
         lambda n, f: require_neighbours("bridge-m", n, f, 2 * f + 1, "2f + 1"),
         options={"screen": "M"},
     ),
@@ -140,6 +149,7 @@ SYSTEMS = {
         "BRIDGE-K",
         COUNT,
         a_model,
+        "2f + 2 neighbours",
         require_krum,
         options={"screen": "K"},
     ),
@@ -150,6 +160,7 @@ SYSTEMS = {
         "BRIDGE-B",
         COUNT,
         a_model,
+        "max(4f, 3f + 2) neighbours",
         lambda n, f: require_neighbours("bridge-b", n, f, max(4 * f, 3 * f + 2), "max(4f, 3f + 2)"),
         options={"screen": "B"},
     ),
@@ -160,6 +171,7 @@ SYSTEMS = {
         "ByRDiE",
         COUNT,
         a_model,
+        "2f + 1 neighbours, few parameters",
         lambda n, f: require_neighbours("byrdie", n, f, 2 * f + 1, "2f + 1"),
         small,
     ),
@@ -168,8 +180,9 @@ SYSTEMS = {
         "near neighbours no worse than oneself; failing that, the nearest",
         "Guo et al. 2021",
         "MOZI",
-        "the share of attackers",
+        COUNT,
         a_model,
+        "1 neighbour",
         lambda n, f: require_neighbours("mozi", n, f, 1, "1 or more"),
     ),
     "ubar": System(
@@ -177,8 +190,9 @@ SYSTEMS = {
         "the same; failing that, the one with the lowest risk",
         "Guo et al. 2021",
         "UBAR",
-        "the share of attackers",
+        COUNT,
         a_model,
+        "1 neighbour",
         lambda n, f: require_neighbours("ubar", n, f, 1, "1 or more"),
         options={"empty": "lowest-risk"},
     ),
@@ -189,6 +203,7 @@ SYSTEMS = {
         "ClippedGossip",
         f"{DEGREES}, a radius",
         a_model,
+        UNDIRECTED,
         suits=undirected,
     ),
     "clipped-gossip-adaptive": System(
@@ -198,6 +213,7 @@ SYSTEMS = {
         "ClippedGossip (adaptive)",
         f"{DEGREES}, {COUNT}",
         a_model,
+        UNDIRECTED,
         suits=undirected,
         options={"radius": "adaptive"},
     ),
@@ -208,6 +224,7 @@ SYSTEMS = {
         "ClippedGossip (oracle)",
         f"{DEGREES}, who the attackers are",
         a_model,
+        UNDIRECTED,
         suits=undirected,
         options={"radius": "oracle"},
     ),
@@ -218,6 +235,7 @@ SYSTEMS = {
         "LEARN (ICwTM)",
         f"{COUNT}, equal initial models",
         gradients_and_model,
+        "3f neighbours, a complete graph that stays the same",
         lambda n, f: rules.require_learn("icwtm", n, f),
         complete,
         fixed=True,
@@ -230,6 +248,7 @@ SYSTEMS = {
         "LEARN (MDA)",
         f"{COUNT}, equal initial models",
         gradients_and_model,
+        "3f neighbours, a complete graph that stays the same, few subsets",
         lambda n, f: rules.require_learn("mda", n, f),
         complete,
         fixed=True,
@@ -258,6 +277,7 @@ SYSTEMS = {
         "IOS",
         f"{DEGREES}, {COUNT}",
         a_model,
+        f"f neighbours, {UNDIRECTED}",
         lambda n, f: require_neighbours("ios", n, f, f, "f"),
         undirected,
     ),
@@ -270,6 +290,10 @@ SYSTEMS = {
         to_a_server,
     ),
 } | {
-    name: System(by_rule, *rule[1:4], needs, a_model, rule.require, options={"rule": name})
-    for (name, rule), needs in zip(rules.RULES.items(), ("that most are honest", COUNT, COUNT), strict=True)
+    name: System(by_rule, *rules.RULES[name][1:4], *words, rules.RULES[name].require, options={"rule": name})
+    for name, words in {
+        "geometric-median": ("that most are honest", a_model, ""),
+        "multi-krum": (COUNT, a_model, "2f + 2 neighbours"),
+        "bulyan": (COUNT, a_model, "4f + 2 neighbours"),
+    }.items()
 }

@@ -34,14 +34,14 @@ file(
 FILES["related"]["outputs"]["related_rounds"] = ["sent_1", "sent_2", "sent_3", "weights", "W", "memory"]
 
 
-def setup(system, **changes):
-    """Seven workers, two of them attackers, or one; unless changed, two rounds against a sign flip."""
+def setup(system, N=7, **changes):
+    """Seven workers, one of them an attacker; unless changed, two rounds against a sign flip."""
     rng = np.random.default_rng(300)
-    y = np.stack([rng.permutation(np.arange(4) % 2) for _ in range(7)])
-    X = (rng.normal(size=(7, 4, 2)) + 1.5 * (2 * y[..., None] - 1)).round(2) + 0.0
-    batches = np.stack([[rng.permutation(4)[:3] for _ in range(7)] for _ in range(2)])
+    y = np.stack([rng.permutation(np.arange(4) % 2) for _ in range(N)])
+    X = (rng.normal(size=(N, 4, 2)) + 1.5 * (2 * y[..., None] - 1)).round(2) + 0.0
+    batches = np.stack([[rng.permutation(4)[:3] for _ in range(N)] for _ in range(2)])
     given = {"system": system, "model": MODEL, "X": X, "y": y, "graph": DENSE, "attackers": np.array([4])}
-    given |= {"attack": "sign-flip", "step_size": 0.3, "W": draw(301, 7, D), "batches": batches}
+    given |= {"attack": "sign-flip", "step_size": 0.3, "W": draw(301, N, D), "batches": batches}
     return given | changes
 
 
@@ -70,7 +70,14 @@ def shown(given, made):
     unlike(made["W"], symmetric["W"])
 
 
+def no_longer(given, made):
+    """9 of 17 entries, halves being rounded up, and a lie is as long as a message."""
+    assert (np.count_nonzero(made["sent_1"], axis=1) == 9).all()
+    unlike(made["W"], run(**given | {"share": 8 / 17})["W"])
+
+
 COMPLETE = {"graph": graphs.complete(7)}
+TWO = {"N": 11, "graph": graphs.complete(11), "attackers": np.array([1, 4])}
 # id, what it catches, system, changes of the inputs, how that is asserted
 ROUNDS = [
     ("d-psgd-mixes-and-steps-from-one-snapshot", "the other order, and plain means where degrees differ.",
@@ -86,6 +93,8 @@ ROUNDS = [
      differs({"order": "step-then-mix"}, {"copies": "models"}, {"share": 0.2})),
     ("choco-in-the-order-of-the-paper", "the authors' order where the paper's is asked for.", "choco",
      {"gamma": 0.4, "share": 0.2, "order": "step-then-mix"}, differs({"order": "mix-and-step"})),
+    ("choco-lies-are-compressed", "lies with more entries than a message, and halves rounded to even.", "choco",
+     {"gamma": 0.4, "share": 0.5, "attack": "foe"}, no_longer),
     ("choco-identity", "a compressor in the way: all of a difference is sent.", "choco-identity", {},
      differs({"share": 0.5}, {"gamma": 0.5})),
     ("bridge-t-keeps-its-own-value", "a gradient at the screened model, and BRIDGE-M.", "bridge-t", {},
@@ -124,6 +133,17 @@ ROUNDS = [
      differs({"system": "bridge-b"}, {"system": "multi-krum"})),
     ("fedavg-by-rows", "an unweighted mean: worker 2 has fewer rows.", "fedavg", {},
      differs({"system": "d-sgd"})),
+    ("bridge-b-with-two-attackers", "one value trimmed a side where it must be two.", "bridge-b", TWO,
+     differs({"system": "bridge-t"}, {"system": "bulyan"})),
+    ("bulyan-with-two-attackers", "a second stage that drops two values in place of four.", "bulyan", TWO,
+     differs({"system": "bridge-b"}, {"system": "multi-krum"})),
+    ("mozi-with-two-attackers", "a second stage that counts on one attacker.", "mozi", TWO,
+     differs({"share": 0.9}, {"share": 0.7})),
+    ("icwtm-waits-for-nine-of-eleven", "one worker missed where it must be two in a row.", "icwtm", TWO,
+     differs({"iterated": False}, {"system": "mda"})),
+    ("mda-waits-for-nine-of-eleven", "one worker missed where it must be two in a row.", "mda", TWO,
+     differs({"iterated": False}, {"system": "icwtm"})),
+    ("ios-drops-two", "one neighbour dropped.", "ios", TWO, differs({"system": "d-sgd"})),
     ("d-sgd-with-adam", "momenta that are mixed: each worker's stay its own.", "d-sgd",
      {"optimizer": "adam", "step_size": 0.05}, differs({"optimizer": "sgd"})),
 ]  # fmt: skip
