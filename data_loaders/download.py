@@ -150,8 +150,8 @@ def progress_bar(**options: Any) -> Any:
         from tqdm import tqdm
     except ImportError:
         return None
-    columns = shutil.get_terminal_size().columns  # 80 of a terminal that does not say
-    return tqdm(**options, ncols=columns, leave=False)
+    columns, rows = shutil.get_terminal_size()  # 80, 24 of a terminal that does not say
+    return tqdm(**options, ncols=columns, nrows=rows, leave=False)
 
 
 def one_line(error: BaseException | str) -> str:

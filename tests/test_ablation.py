@@ -173,8 +173,7 @@ def test_a_dry_run_runs_nothing(tmp_path, capsys):
     options = f"--attacks none --epochs 1 --dry-run --out {tmp_path / 'none'}".split()
     assert ablation.main(["spambase", *options]) == 0
     said = capsys.readouterr().out
-    assert said.startswith(
-        "workers 10, attackers 0, epochs 1, batch-size 20, seed 0\n"
-    )  # and no more in common
+    common = "workers 10, attackers 0, epochs 1, batch-size 20, dtype float64, seed 0, graph complete"
+    assert " ".join(said.split()).startswith(f"{common} adaptive none: ")  # and no more
     assert "runs to do" in said
     assert not (tmp_path / "none").exists()

@@ -212,8 +212,9 @@ def test_a_dry_run_prints_the_grid_and_writes_nothing(tmp_path, capsys):
     assert cli.main("spambase", [*options.split(), "--dry-run"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "workers 10, attackers 3, epochs 6, risk local, optimizer adam, lr 0.01,"
-    assert lines[2].startswith("krum             arbitrary: 2 to run, ")
-    assert lines[3].startswith("geometric-median arbitrary: 2 to run, ")
+    assert " ".join(lines[1:3]).endswith("dtype float64, graph complete, protocol paper")
+    assert lines[3].startswith("krum             arbitrary: 2 to run, ")
+    assert lines[4].startswith("geometric-median arbitrary: 2 to run, ")
     assert lines[-1].startswith("4 of 4 runs to do, about ")
     assert not out.exists()
 

@@ -141,7 +141,8 @@ def test_protocols_apart_and_no_mixture_of_the_two(tmp_path):
     lines = rows("har", "foe", {"adaptive": [0.9]}) + rows(
         "har", "foe", {"adaptive": [0.8]}, released="deviation"
     )
-    lines += rows("har", "foe", {"adaptive": [0.7]}, released=" ".join(of_task("har")))
+    lines += rows("har", "foe", {"adaptive": [0.7]}, released=" ".join(of_task("har")), risk="batch")
+    lines += rows("har", "foe", {"adaptive": [0.6]}, released=" ".join(of_task("har")), risk="local")
     found = settings_of(tmp_path, lines)
     assert [s.columns["foe"]["adaptive"][0] for s in found] == [0.9, 0.7]
     assert [s.told.split(", ")[2] for s in found] == ["protocol paper", "protocol released"]

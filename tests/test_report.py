@@ -1,4 +1,5 @@
 import csv
+import errno
 import io
 import math
 import shutil
@@ -239,6 +240,9 @@ def test_who_is_level_with_the_best():
     assert compare.not_worse(values) == {"best", "level"}
     assert compare.not_worse({"best": {0: 1.0}, "other": {0: 0.9}}) == set()
     assert compare.not_worse({"a": {0: 1.0, 1: 1.0, 2: 0.0}, "b": {0: 1.0, 1: 1.0}}) == {"a", "b"}
+    values["once"] = {0: 0.1}  # which nothing can be told from
+    assert compare.not_worse(values) == {"best", "level", "once"}
+    assert compare.level_with("once", values) == set()
 
 
 # --- Runs on disk -------------------------------------------------------------------------------------------
@@ -308,6 +312,32 @@ def test_an_empty_folder_and_a_missing_one_are_one_line(tmp_path, capsys):
         assert capsys.readouterr().err.endswith("needs results of runs, and has none\n")
 
 
+def test_csv_has_one_header_whatever_the_groups_and_latex_only_comments(folder, tmp_path, capsys):
+    batch = [run | {"config": run["config"] | {"risk": "batch"}} for run in runs.read(folder)]
+    (tmp_path / "runs.csv").write_text(runs.as_csv(runs.read(folder) + batch))
+    assert report.main([str(tmp_path / "runs.csv"), "--format", "csv"]) == 0
+    rows = list(csv.DictReader(capsys.readouterr().out.splitlines()))
+    assert [(row["risk"], row["rule"], row["attack"]) for row in rows[3:5]] == [
+        ("local", "krum", "alie"), ("batch", "adaptive", "none")
+    ]  # fmt: skip
+    report.main([str(tmp_path / "runs.csv"), "--format", "latex"])
+    assert capsys.readouterr().out.startswith("% task spambase, ")
+    both = runs.groups(runs.read(tmp_path / "runs.csv"))
+    assert report.title_of(both[1], both[0] + both[1]) == "Spam detection on Spambase, risk batch"
+    assert report.title_of(both[1], both[1]) == "Spam detection on Spambase"
+
+
+def test_a_folder_that_cannot_be_written_to_has_a_table_all_the_same(folder, capsys, monkeypatch):
+    def refuse(path):
+        raise PermissionError(errno.EACCES, "Permission denied", str(path))
+
+    monkeypatch.setattr(report, "make_folder", refuse)
+    assert report.main([str(folder)]) == 0
+    said = capsys.readouterr()
+    assert "adaptive" in said.out
+    assert said.err.startswith("no pictures, as --pictures names no folder for them: ")
+
+
 def said_of(path, capsys):
     with pytest.raises(SystemExit) as caught:
         report.main([str(path)])
@@ -337,7 +367,10 @@ def test_a_file_that_holds_no_runs_is_named(folder, tmp_path, capsys):
 
 def test_a_rule_that_is_not_in_the_package_is_not_left_out_in_silence(folder, tmp_path, capsys):
     path = next(folder.glob("krum*.json"))
-    (tmp_path / "own.json").write_text(path.read_text().replace('"krum"', '"own"'))
+    altered = path.read_text().replace('"krum"', '"own"')
+    (tmp_path / "own.json").write_text(altered)
+    assert "own.json is not as it was written" in said_of(tmp_path, capsys)
+    (tmp_path / "own.json").write_text(altered.replace('"sha256"', '"no checksum"'))
     assert "needs runs of the package's own rules, got own" in said_of(tmp_path, capsys)
 
 
@@ -516,10 +549,21 @@ def test_the_legend_fits_below_the_panels():
         fig = Figure(figsize=(2 * figures.PANEL, 2), layout="constrained")
         for ax, attack in zip(fig.subplots(1, 2), ("none", "foe")):
             figures.panel(ax, some, attack)
-        figures.legend(fig)
+        figures.legend(fig, summary.rules_of(some))
         (made,) = fig.legends
         assert made.get_window_extent().width <= fig.bbox.width
         assert len(made.get_texts()) == 4
+
+
+def test_a_rule_that_the_first_panel_lacks_is_in_the_legend_too():
+    matplotlib = pytest.importorskip("matplotlib.figure", reason="matplotlib is an extra")
+    names = [("krum", "none"), ("krum", "foe"), ("adaptive", "foe")]
+    some = [run for run in GRID if (run["config"]["rule"], run["config"]["attack"]) in names]
+    fig = matplotlib.Figure()
+    for ax, attack in zip(fig.subplots(1, 2), ("none", "foe")):
+        figures.panel(ax, some, attack)
+    figures.legend(fig, summary.rules_of(some))
+    assert [text.get_text() for text in fig.legends[0].get_texts()] == ["adaptive", "Krum"]
 
 
 @pytest.mark.parametrize("form", [summary.markdown_table, summary.latex_table])
@@ -538,3 +582,5 @@ def test_a_table_says_under_which_protocol_it_was_run():
     assert runs.described(some, some).endswith("epochs 2, released adam")
     assert runs.described(all_of_it, all_of_it).endswith("epochs 2, protocol released")
     assert runs.described(paper, paper + all_of_it).endswith("epochs 2, protocol paper")
+    typed = [{"config": all_of_it[0]["config"] | {"optimizer": "sgd", "lr": 0.1}}]
+    assert runs.described(typed, typed).endswith("epochs 2, protocol released but optimizer sgd, lr 0.1")

@@ -37,6 +37,7 @@ SPAMBASE = {
     "--dtype: invalid choice: 'float16'": ["--dtype float16"],
     "--dtype: invalid choice: 'int8'": ["--dtype int8"],
     "--dtype: expected one argument": ["--dtype"],
+    "--seeds: not allowed with argument --repeats": ["--repeats 5 --seeds 7"],
     # Options that there are not
     "unrecognized arguments: --no-such-option": ["--no-such-option"],
     "unrecognized arguments: --dataset digits": ["--dataset digits"],

@@ -20,6 +20,7 @@ from refimpl.experiments.files import write
 from refimpl.experiments.options import HelpFormatter, Parser, folder, number, parse, parser, whole_number
 from refimpl.experiments.paper import ACCURACY, FIGURES
 from refimpl.experiments.progress import Board, duration, several, shown
+from refimpl.experiments.runs import protocol
 from refimpl.experiments.tasks import TASKS, Config, Edges
 from refimpl.related import Rounds, schedules
 
@@ -151,13 +152,14 @@ def plan(runs: list[Config], out: Path, jobs: int, data_dir: str | None, threads
 
 def in_common(runs: list[Config]) -> str:
     """The options that all runs share, as "workers 10, attackers 3, ..."; nobody lies if the attack is none."""
-    facts = {"workers": {c.workers for c in runs}}
+    facts: dict[str, set[Any]] = {"workers": {c.workers for c in runs}}
     facts["attackers"] = {c.attackers for c in runs if ATTACKS[c.attack].lies} or {0}
-    for name in ("epochs", "risk", "optimizer", "lr", "batch_size", "partition", "features", "seed"):
-        facts[name] = {getattr(c, name) for c in runs}
-    return ", ".join(
-        f"{name.replace('_', '-')} {found.pop()}" for name, found in facts.items() if len(found) == 1
-    )
+    names = ("epochs", "risk", "optimizer", "lr", "batch_size", "partition", "features", "dtype", "seed")
+    facts |= {name: {getattr(c, name) for c in runs} for name in names}
+    facts["graph"] = {c.graph if isinstance(c.graph, str) else "from a file" for c in runs}
+    told = [f"{name.replace('_', '-')} {found.pop()}" for name, found in facts.items() if len(found) == 1]
+    protocols = {protocol(dataclasses.asdict(c)) for c in runs}
+    return ", ".join(told + (list(protocols) if len(protocols) == 1 else []))
 
 
 def estimates(todo: list[Config], data_dir: str | None, threads: int) -> dict[Config, float]:

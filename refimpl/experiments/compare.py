@@ -38,28 +38,24 @@ def holm(p: Sequence[float]) -> list[float]:
 def not_worse(values: Mapping[str, Mapping[int, float]]) -> set[str]:
     """The names that a paired t-test, corrected by Holm, can't tell from the one with the highest mean.
 
-    `values` are by name and seed, as in `level_with`. The best is chosen by the same numbers, so that this errs
-    on the side of telling apart.
+    `values` are by name and seed, as in `level_with`. The best has two seeds or more; it is chosen by the same
+    numbers, so that this errs on the side of telling apart.
     """
-    rows = common(values)
-    return level_with(max(rows, key=lambda name: sum(rows[name])), values)
+    means = {name: np.mean(list(by_seed.values())) for name, by_seed in values.items() if len(by_seed) > 1}
+    return level_with(max(means, key=lambda name: means[name]), values) if means else set()
 
 
 def level_with(one: str, values: Mapping[str, Mapping[int, float]]) -> set[str]:
     """The names that a paired t-test, corrected by Holm, can't tell from `one`, itself among them.
 
-    `values` are by name and seed; only seeds that all have are compared, and with fewer than two of them nobody
-    is named.
+    `values` are by name and seed. Each is compared over the seeds that both have; with fewer than two of these
+    nothing can be told. If that is so for all, nobody is named.
     """
-    rows = common(values)
-    if len(rows[one]) < 2:
+    others = {name: sorted(set(values[one]) & set(values[name])) for name in values if name != one}
+    tested = {name: seeds for name, seeds in others.items() if len(seeds) > 1}
+    if len(values[one]) < 2 or (others and not tested):
         return set()
-    others = [name for name in rows if name != one]
-    p = holm([paired_p(rows[one], rows[name]) for name in others])
-    return {one} | {name for name, p_name in zip(others, p, strict=True) if p_name >= 1 - LEVEL}
-
-
-def common(values: Mapping[str, Mapping[int, float]]) -> dict[str, list[float]]:
-    """By name, the numbers of the seeds that all have."""
-    seeds = sorted(set.intersection(*(set(by_seed) for by_seed in values.values())))
-    return {name: [by_seed[seed] for seed in seeds] for name, by_seed in values.items()}
+    pairs = ([[values[n][k] for k in seeds] for n in (one, name)] for name, seeds in tested.items())
+    p = holm([paired_p(*pair) for pair in pairs])
+    apart = {name for name, p_name in zip(tested, p, strict=True) if p_name < 1 - LEVEL}
+    return set(values) - apart

@@ -75,7 +75,7 @@ def figure(results: Results, title: str, path: Path, shows: Sequence[str] = ("wo
                 along = ax.set_ylabel if len(epochs(results)) > 1 else ax.set_xlabel
                 along(SHOWN[panels[i][1]].partition(",")[0])
         fig.suptitle(caption(results, title, shows), fontsize=8)
-        legend(fig)
+        legend(fig, rules_of(results))
         save(fig, path)
 
 
@@ -101,7 +101,7 @@ def headed(results: Results, title: str) -> str:
     if which == "protocol paper":
         return title
     some = f"{len(c['released'])} of the released code's differences"
-    return f"{title}, {which if which == 'protocol released' else some}"
+    return f"{title}, {which if which.startswith('protocol released') else some}"
 
 
 def setting_of(results: Results) -> str:
@@ -123,12 +123,14 @@ def seeds_of(results: Results) -> str:
     return f"seeds {which}" + (" or fewer" if min(map(len, by_run.values())) < len(seeds) else "")
 
 
-def legend(fig: Any) -> None:
-    """All rules below the panels, the paper's first, in as many columns as there is room for."""
-    handles, labels = fig.axes[0].get_legend_handles_labels()
+def legend(fig: Any, rules: list[str]) -> None:
+    """The rules of all panels, below these, in as many columns as there is room for."""
+    found = (zip(*ax.get_legend_handles_labels(), strict=True) for ax in fig.axes)
+    drawn = {label: line for pairs in found for line, label in pairs}
+    labels = [label for label in map(label_of, rules) if label in drawn]
     for columns in (4, 3, 2):
         place = {"loc": "outside lower center", "ncols": columns, "frameon": False}
-        made = fig.legend(handles[::-1], labels[::-1], **place)
+        made = fig.legend([drawn[label] for label in labels], labels, **place)
         if columns == 2 or made.get_window_extent().width <= fig.bbox.width:
             return
         made.remove()

@@ -37,6 +37,11 @@ def sha256(facts: Any) -> str:
     return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
 
 
+def seal(result: dict[str, Any]) -> str:
+    """The checksum of all that a repetition of the run would give again."""
+    return sha256({key: value for key, value in result.items() if key not in ("seconds", "sha256")})
+
+
 def code_of_rule(name: str) -> str:
     """The digest of the code that computes runs of a rule, or of a system."""
     return code_digest() if name in RULES else code_digest(related=True)

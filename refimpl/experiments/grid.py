@@ -31,7 +31,7 @@ from refimpl.arrays import Array
 from refimpl.experiments import checkpoints, progress
 from refimpl.experiments.endings import end_with_parent, reason, say
 from refimpl.experiments.files import set_aside, write
-from refimpl.experiments.fingerprint import code_of_rule, fingerprint, sha256
+from refimpl.experiments.fingerprint import code_of_rule, fingerprint, seal
 from refimpl.experiments.tables import Added, added, install
 from refimpl.experiments.tasks import TASKS, Config, build, data_digest, rounds_of, schedule_of
 from refimpl.fast import parts
@@ -208,11 +208,6 @@ def load(path: Path) -> Any:
     if not path.is_file():  # a pipe would keep us waiting
         raise ValueError("not a file")
     return json.loads(path.read_text(encoding="utf-8"))
-
-
-def seal(result: dict[str, Any]) -> str:
-    """The checksum of all that a repetition of the run would give again."""
-    return sha256({key: value for key, value in result.items() if key != "seconds"})
 
 
 def outdated(out: Path) -> int:

@@ -40,12 +40,12 @@ class Parser(argparse.ArgumentParser):
         """One line, status 2."""
         self.exit(2, f"{self.prog}: {one_line(message)}\n")
 
-    def need_folder(self, path: Path) -> None:
+    def need_folder(self, path: Path, option: str = "--out") -> None:
         """Makes the folder for what will be computed, or ends now if nothing could be written to it."""
         try:
             make_folder(path)
         except OSError as error:
-            self.error(f"--out needs a folder that can be written to, got {reason(error)}")
+            self.error(f"{option} needs a folder that can be written to, got {reason(error)}")
 
 
 class HelpFormatter(argparse.HelpFormatter):
@@ -197,8 +197,9 @@ def what_to_run(group: Any, task: str) -> None:
     if figures := FIGURES.get(task):
         every = f"of the paper, with all that it needs: {', '.join(figures)}"
         choice(group, "--figure", figures, every)
-    add("--repeats", type=whole_number(1, 1000), metavar="R", help="seeds 0 to R - 1; shows 95 %% intervals")
-    add("--seeds", nargs="+", type=whole_number(0, 2**63 - 1), default=[0], metavar="K", help="one or more")
+    seed, either = whole_number(0, 2**63 - 1), group.add_mutually_exclusive_group().add_argument
+    either("--repeats", type=whole_number(1, 1000), metavar="R", help="seeds 0 to R - 1; shows 95 %% intervals")
+    either("--seeds", nargs="+", type=seed, default=[0], metavar="K", help="one or more")
     add("--epochs", type=whole_number(1), metavar="T", help="passes over the local data")
 
 

@@ -18,13 +18,15 @@ def trust(results: Results, rule: str, title: str, path: Path) -> None:
     """
     import matplotlib
     from matplotlib.figure import Figure
+    from matplotlib.layout_engine import ConstrainedLayoutEngine
 
     attacks = present([run for run in results if run["config"]["rule"] == rule], "attack", ATTACKS)
     runs = [select(results, rule, attack)[0] for attack in attacks]
     epochs = [int(epoch) for epoch in runs[0]["weights_at"]]
     with matplotlib.rc_context(TEXT):
         size = (max(3, len(epochs)) * 0.7 * PANEL + 0.9, len(runs) * 0.75 * PANEL + 0.5)
-        fig = Figure(figsize=size, layout="constrained")
+        above = ConstrainedLayoutEngine(h_pad=0.08)  # inches, for the marks above the panels
+        fig = Figure(figsize=size, layout=above)
         axes = fig.subplots(len(runs), len(epochs), squeeze=False)
         for row, run, attack in zip(axes, runs, attacks, strict=True):
             for ax, epoch in zip(row, epochs, strict=True):
@@ -43,10 +45,8 @@ def matrix(ax: Any, C: np.ndarray, attackers: list[int]) -> Any:
     """The weights (N, N) as an image, the attackers' columns marked."""
     rows = np.isin(np.arange(len(C)), attackers)[:, None]
     image = ax.imshow(np.where(rows, np.nan, C), vmin=0, vmax=1, cmap="viridis")
-    limits = ax.get_ylim()
-    (marks,) = ax.plot(attackers, np.full(len(attackers), -1.2), "v", color="#D55E00", markersize=3)
-    marks.set(clip_on=False, in_layout=False)
-    ax.set_ylim(limits)
+    look = {"color": "#D55E00", "markersize": 3, "clip_on": False, "in_layout": False}
+    ax.plot(attackers, np.full(len(attackers), 1.06), "v", transform=ax.get_xaxis_transform(), **look)
     ax.set_xticks([])
     ax.set_yticks([])
     return image

@@ -1,11 +1,22 @@
 """Finished runs as tables and pictures: python -m refimpl.experiments.report FOLDER"""
 
+import sys
 from pathlib import Path
 
 from refimpl.experiments import figures, pictures, runs
+from refimpl.experiments.endings import ended, reason, say
+from refimpl.experiments.files import make_folder
 from refimpl.experiments.options import HelpFormatter, Parser
 from refimpl.experiments.paper import ACCURACY, LOSS
-from refimpl.experiments.summary import Results, csv_table, latex_table, markdown_table, rules_of, text_table
+from refimpl.experiments.summary import (
+    Results,
+    csv_text,
+    latex_table,
+    markdown_table,
+    rows,
+    rules_of,
+    text_table,
+)
 from refimpl.experiments.tasks import TASKS
 
 TABLES = {"text": text_table, "markdown": markdown_table, "latex": latex_table}  # of accuracy or of loss
@@ -31,21 +42,43 @@ def main(argv: list[str] | None = None) -> int:
     if args.format == "runs":
         print(runs.as_csv(results), end="")
         return 0
-    folder = args.pictures or (args.paths[0] if len(args.paths) == 1 and args.paths[0].is_dir() else None)
-    if folder:
-        p.need_folder(folder)
-    what = LOSS if args.loss else ACCURACY
-    for number, group in enumerate(runs.groups(results), start=1):
-        table = csv_table(group) if args.format == "csv" else TABLES[args.format](group, what)
-        print(f"{runs.described(group, results)}\n\n{table}\n")
-        if folder:
-            draw(group, folder, f"_{number}" if number > 1 else "")
+    if args.pictures:
+        p.need_folder(args.pictures, "--pictures")
+    groups = runs.groups(results)
+    if args.format == "csv":
+        print(csv_text([runs.apart(some, results) | row for some in groups for row in rows(some)]), end="")
+    else:
+        comment, table = "% " if args.format == "latex" else "", TABLES[args.format]
+        for some in groups:
+            about = f"{comment}{runs.described(some, results)}"
+            print(about, table(some, LOSS if args.loss else ACCURACY), sep="\n\n", end="\n\n")
+    if folder := args.pictures or own_folder(args.paths):
+        for number, some in enumerate(groups, start=1):
+            draw(some, title_of(some, results), folder, f"_{number}" if number > 1 else "")
     return 0
 
 
-def draw(results: Results, folder: Path, suffix: str) -> None:
+def own_folder(paths: list[Path]) -> Path | None:
+    """The folder of the runs, for their pictures; None if there are several, or if it can't be written to."""
+    if len(paths) > 1 or not paths[0].is_dir():
+        return None
+    try:
+        make_folder(paths[0])
+    except OSError as error:
+        say(f"no pictures, as --pictures names no folder for them: {reason(error)}")
+        return None
+    return paths[0]
+
+
+def title_of(results: Results, among: Results) -> str:
+    """The task, and what tells the group from others but for what a caption has anyway."""
+    told = {"task", "workers", "attackers", "released"}
+    more = [f"{name} {value}" for name, value in runs.apart(results, among).items() if name not in told]
+    return ", ".join([TASKS[results[0]["config"]["task"]].title, *more])
+
+
+def draw(results: Results, title: str, folder: Path, suffix: str) -> None:
     """Every picture that the runs have the numbers for."""
-    title = TASKS[results[0]["config"]["task"]].title
     for name, what in (("accuracy", "worst_own"), ("loss", "highest_loss"), ("whole", "worst_whole")):
         figures.figure(results, title, folder / f"{name}{suffix}.png", (what,))
     weighing = [run for run in results if "passing" in run["history"]]
@@ -60,4 +93,4 @@ def draw(results: Results, folder: Path, suffix: str) -> None:
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    sys.exit(ended(main))

@@ -13,11 +13,11 @@ from typing import Any
 
 from refimpl.aggregate import RULES
 from refimpl.attacks import ATTACKS
-from refimpl.experiments.fingerprint import code_of_rule
+from refimpl.experiments.fingerprint import code_of_rule, seal
 from refimpl.experiments.summary import Results, Row, csv_text
 from refimpl.experiments.tasks import Config
 from refimpl.related import SYSTEMS
-from refimpl.released import of_task
+from refimpl.released import chosen, of_task
 
 NUMBERS = ("worst_own", "mean_own", "worst_whole", "mean_whole", "highest_loss", "mean_loss", "not_finite")
 LISTENING = ("attacker_weight", "passing")
@@ -47,14 +47,18 @@ def add_up(paths: Sequence[Path]) -> Results:
 
 
 def read_folder(folder: Path) -> Results:
-    """Every JSON file with a run in it; others are left alone."""
-    contents = []
+    """Every JSON file with a run in it; others are left alone. Raises ValueError if one was altered."""
+    found = []
     for path in sorted(folder.glob("*.json")):
         try:
-            contents.append(json.loads(path.read_text()))
+            content = json.loads(path.read_text())
         except ValueError as error:
             raise ValueError(f"{path} needs to be JSON, got {error}") from None
-    return [c for c in contents if isinstance(c, dict) and {"config", "history"} <= set(c)]
+        if isinstance(content, dict) and {"config", "history"} <= set(content):
+            if content.get("sha256", seal(content)) != seal(content):
+                raise ValueError(f"{path} is not as it was written")
+            found.append(content)
+    return found
 
 
 def each_once(results: Results, path: Path) -> Results:
@@ -121,14 +125,18 @@ def groups(results: Results) -> list[Results]:
 
 def described(results: Results, among: Results) -> str:
     """What a group has apart from others: "attackers 6, risk batch"; the task and its sizes at least."""
-    c = results[0]["config"]
-    apart = [n for n in APART if len({json.dumps(run["config"].get(n)) for run in among}) > 1]
-    names = dict.fromkeys(["task", "workers", "attackers", "epochs", *apart])
-    names.pop("released", None)
-    facts = [f"{name} {shown(c.get(name))}" for name in names]
+    facts = {name: results[0]["config"][name] for name in ("task", "workers", "attackers", "epochs")}
+    facts |= apart(results, among)
+    told = [f"{name} {value}" for name, value in facts.items() if name != "released"]
     if len(protocols := {protocol(run["config"]) for run in results}) == 1:
-        facts += protocols - {"" if "released" in apart else "protocol paper"}
-    return ", ".join(facts)
+        told += protocols - {"" if "released" in facts else "protocol paper"}
+    return ", ".join(told)
+
+
+def apart(results: Results, among: Results) -> dict[str, str]:
+    """The options of a group in which not all of the runs agree."""
+    names = [n for n in APART if len({json.dumps(run["config"].get(n)) for run in among}) > 1]
+    return {name: shown(results[0]["config"].get(name)) for name in names}
 
 
 def protocol(config: dict[str, Any]) -> str:
@@ -136,7 +144,12 @@ def protocol(config: dict[str, Any]) -> str:
     on = config.get("released")
     if not on:
         return "protocol paper"
-    return "protocol released" if set(on) == set(of_task(config["task"])) else f"released {' '.join(on)}"
+    if set(on) != set(of_task(config["task"])):
+        return f"released {' '.join(on)}"
+    wanted = {name: value for difference in chosen(on) for name, value in difference.options.items()}
+    found = {name: config.get(name) or wanted[name] for name in wanted}  # an older file has fewer
+    other = [f"{name} {found[name]}" for name in wanted if str(found[name]) != str(wanted[name])]
+    return "protocol released" + (f" but {', '.join(other)}" if other else "")
 
 
 def shown(value: Any) -> str:
