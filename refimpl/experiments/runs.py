@@ -127,9 +127,10 @@ def described(results: Results, among: Results) -> str:
     """What a group has apart from others: "attackers 6, risk batch"; the task and its sizes at least."""
     facts = {name: results[0]["config"][name] for name in ("task", "workers", "attackers", "epochs")}
     facts |= apart(results, among)
-    told = [f"{name} {value}" for name, value in facts.items() if name != "released"]
+    unspoken = "protocol paper" if facts.pop("released", None) is None else ""
+    told = [f"{name} {value}" for name, value in facts.items()]
     if len(protocols := {protocol(run["config"]) for run in results}) == 1:
-        told += protocols - {"" if "released" in facts else "protocol paper"}
+        told += protocols - {unspoken}
     return ", ".join(told)
 
 
