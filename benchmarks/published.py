@@ -59,7 +59,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--seed", type=whole_number(0), default=0)
     parser.add_argument("--out", type=Path, help="folder for a file per number; kept if it is there")
     parser.add_argument("--kept", action="store_true", help="only numbers that are in --out already")
-    parser.add_argument("--csv", type=Path, help="file for the numbers, a row each")
+    parser.add_argument("--csv", type=Path, help="file for the numbers, a row each; they are added to it")
     options = parser.parse_args(argv)
     tables = options.tables or list(TABLES)
     if unknown := {name for name in tables if not is_file(name)} - set(TABLES):
@@ -75,11 +75,11 @@ def main(argv: list[str] | None = None) -> int:
     if options.out:
         options.out.mkdir(parents=True, exist_ok=True)
     with threadpool_limits(1):
-        rows = [row for name in tables for row in show(from_file(name) or cells_of(name, options))]
+        rows = [r for name in tables for r in show(kept(name) if is_file(name) else cells_of(name, options))]
     if not rows:
         print("no numbers: without --kept they are computed", file=sys.stderr)
     if options.csv and rows:
-        write(options.csv, csv_text(rows))
+        write(options.csv, csv_text(added(kept(options.csv) if options.csv.exists() else [], rows)))
     return 0
 
 
@@ -87,12 +87,27 @@ def is_file(name: str) -> bool:
     return name.endswith(".csv") and Path(name).is_file()
 
 
-def from_file(name: str) -> list[Row]:
-    """The rows of a file, if it is one."""
-    if not is_file(name):
-        return []
-    with Path(name).open(newline="") as file:
+def kept(path: str | Path) -> list[Row]:
+    """The rows of a file that --csv wrote."""
+    with Path(path).open(newline="") as file:
         return list(csv.DictReader(file))
+
+
+FACTS = ("table", "partition", "row", "column", "rounds", "seed")  # that tell a number from others
+
+
+def added(before: list[Row], rows: list[Row]) -> list[Row]:
+    """All rows, the new one of two for the same number, in the order of the tables."""
+    found = {tuple(str(row[name]) for name in FACTS): row for row in [*before, *rows]}
+    return sorted(found.values(), key=place)
+
+
+def place(row: Row) -> tuple[int, ...]:
+    """By table and partition, then by row and column; `wu` prints its columns first."""
+    table = row["table"]
+    inside = ROWS[table].index(row["row"]), COLUMNS[table].index(row["column"])
+    first = list(TABLES).index(table), list(IOS_TABLE).index(row["partition"])
+    return (*first, *(inside[::-1] if table == "wu" else inside), int(row["rounds"]), int(row["seed"]))
 
 
 def cells_of(name: str, options: argparse.Namespace) -> Iterator[Row]:
@@ -124,7 +139,7 @@ def show(rows: Iterable[Row]) -> Iterator[Row]:
 
 def path_of(facts: dict[str, Any], out: Path | None) -> Path | None:
     """The file of a number, if they are kept."""
-    name = "_".join(str(facts[key]) for key in ("table", "partition", "row", "column", "rounds", "seed"))
+    name = "_".join(str(facts[key]) for key in FACTS)
     return out and out / f"{name.replace(' ', '-')}.json"
 
 

@@ -70,6 +70,12 @@ def test_what_is_kept_can_be_shown_alone(published, capsys, tmp_path):
     ]
     assert published.main([str(table)]) == 0
     assert capsys.readouterr().out == said
+    for _ in range(2):
+        more = ["ios", "--rounds", "1", "--rows", "Krum", "IOS", "--columns", "sign", "--csv", str(table)]
+        assert published.main(more) == 0
+        rows = list(csv.DictReader(table.read_text().splitlines()))
+        assert [row["row"] for row in rows] == ["Krum", "SCC", "IOS"]  # added in their places
+    capsys.readouterr()
     assert published.main(["peng", "--out", str(tmp_path / "out"), "--kept"]) == 0
     assert "no numbers: without --kept they are computed" in capsys.readouterr().err
 
