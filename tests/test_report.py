@@ -527,6 +527,10 @@ def test_runs_that_were_evaluated_at_other_epochs_share_a_panel():
     seldom["history"] = {m: v[-1:] for m, v in seldom["history"].items()}
     figures.panel(ax, [result("adaptive", "foe", 0, 0.5) | {"evaluated": [2, 4]}, seldom], "foe")
     assert [line.get_xdata().tolist() for line in ax.lines] == [[4], [2, 4]]
+    again = result("adaptive", "foe", 1, 0.7) | {"evaluated": [3, 4]}  # another seed, by other code
+    ax = matplotlib.Figure().subplots()
+    figures.panel(ax, [result("adaptive", "foe", 0, 0.5) | {"evaluated": [2, 4]}, again], "foe")
+    assert [line.get_xydata().tolist() for line in ax.lines] == [[[4, pytest.approx(0.6)]]]
 
 
 def test_large_amounts_are_written_out():

@@ -145,10 +145,19 @@ def save(fig: Any, path: Path) -> None:
         write(path.with_suffix(f".{kind}"), buffer.getvalue())
 
 
+def evaluated(run: dict[str, Any]) -> list[int]:
+    """After which epochs; an older file has all."""
+    return run.get("evaluated") or list(range(1, 1 + len(run["history"]["worst_own"])))
+
+
 def epochs(results: Results) -> list[int]:
-    """After which the runs were evaluated; of the longest one."""
-    most = max(results, key=lambda run: len(run["history"]["worst_own"]))
-    return most.get("evaluated") or list(range(1, 1 + len(most["history"]["worst_own"])))
+    """After which any of the runs was evaluated."""
+    return sorted(set().union(*map(evaluated, results)))
+
+
+def shared(results: Results) -> list[int]:
+    """After which all of the runs were evaluated: versions of the code may differ in that."""
+    return sorted(set(epochs(results)).intersection(*map(evaluated, results)))
 
 
 def panel(ax: Any, results: Results, attack: str, what: str = "worst_own") -> None:
@@ -161,8 +170,9 @@ def panel(ax: Any, results: Results, attack: str, what: str = "worst_own") -> No
 
 def curves(results: Results, rule: str, attack: str, what: str) -> np.ndarray:
     """(seeds, epochs); a number that was lost is NaN."""
-    found = [run["history"][what] for run in select(results, rule, attack) if what in run["history"]]
-    return np.array(found, dtype=float)
+    runs = [run for run in select(results, rule, attack) if what in run["history"]]
+    at = [dict(zip(evaluated(run), run["history"][what], strict=True)) for run in runs]
+    return np.array([[run[epoch] for epoch in shared(runs)] for run in at], dtype=float)
 
 
 def lines(ax: Any, results: Results, rules: list[str], attack: str, what: str) -> None:
@@ -170,7 +180,7 @@ def lines(ax: Any, results: Results, rules: list[str], attack: str, what: str) -
     from matplotlib.ticker import MaxNLocator
 
     for i, rule in reversed(list(enumerate(rules))):  # the paper's rule on top
-        x = np.array(epochs(select(results, rule, attack)))
+        x = np.array(shared(select(results, rule, attack)))
         apart = max(1, len(x) // 5)  # epochs between two markers of a rule
         values, style, place = curves(results, rule, attack, what), style_of(rule), place_of(rule)
         mean, half = values.mean(axis=0), np.array([interval(v) for v in values.T])
