@@ -118,10 +118,15 @@ def table(rows: list[Row]) -> str:
     lines = [f"| | must know | kB | {' | '.join(attacks)} |", f"|---|---|---:|{'---|' * len(attacks)}"]
     for rule in present(rows, "rule", RULES | SYSTEMS):
         own = [row for row in rows if row["rule"] == rule]
-        sent = np.mean([row["bytes_per_round"] for row in own]) / 1000
         cells = " | ".join(cell(rows, rule, attack) for attack in attacks)
-        lines.append(f"| `{rule}` | {NEEDS[rule]} | {sent:.3g} | {cells} |")
+        lines.append(f"| `{rule}` | {NEEDS[rule]} | {kilobytes(own)} | {cells} |")
     return "\n".join(lines)
+
+
+def kilobytes(rows: list[Row]) -> str:
+    """What a worker sends in a round, in the mean of the runs."""
+    kB = np.mean([row["bytes_per_round"] for row in rows]) / 1000
+    return f"{kB:.3g}" if kB < 1000 else f"{kB:.0f}"
 
 
 def cell(rows: list[Row], rule: str, attack: str) -> str:
@@ -204,8 +209,8 @@ def panel(ax: Any, rows: list[Row]) -> None:
         ax.scatter(x, range(len(names)), marker=marker, s=22, label=ATTACKS[attack].label)
     beside = {"va": "center", "fontsize": 7, "transform": ax.get_yaxis_transform()}
     for i, rule in enumerate(names):
-        sent = np.mean([row["bytes_per_round"] for row in rows if row["rule"] == rule]) / 1000
-        ax.text(1.02, i, f"{sent:.3g} kB; {NEEDS[rule]}", **beside)
+        sent = kilobytes([row for row in rows if row["rule"] == rule])
+        ax.text(1.02, i, f"{sent} kB; {NEEDS[rule]}", **beside)
     ax.set_yticks(range(len(names)), [LABELS[rule] for rule in names], fontsize=8)
     ax.set_xlim(-0.02, 1.02)
     ax.set_xlabel("worst test accuracy of the normal workers, each on its own test split")

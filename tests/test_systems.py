@@ -90,6 +90,11 @@ def test_a_folder_without_runs_is_named(systems, tmp_path, capsys):
     assert line.endswith(f"needs folders with JSON files of runs, got none in {tmp_path / 'none'}")
 
 
+def test_large_amounts_are_written_out(systems):
+    assert systems.kilobytes([{"bytes_per_round": 6.59e6}]) == "6590"
+    assert systems.kilobytes([{"bytes_per_round": 86544}]) == "86.5"
+
+
 def test_the_figure_is_a_png(systems, rows, tmp_path):
     pytest.importorskip("matplotlib", reason="matplotlib is an extra")
     systems.draw(systems.parts(rows), tmp_path / "figure.png")
