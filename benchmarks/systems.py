@@ -193,7 +193,11 @@ def draw(found: dict[tuple[str, int], list[Row]], path: Path) -> None:
     for ax, ((task, attackers), rows) in zip(axes, found.items(), strict=True):
         panel(ax, rows)
         ax.set_title(f"{TASKS[task].title}, {attackers} attackers")
-    fig.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=5, frameon=False)
+    shown = [zip(*ax.get_legend_handles_labels(), strict=True) for ax in axes]
+    dots = {label: dot for pairs in shown for dot, label in pairs}
+    labels = [attack.label for attack in ATTACKS.values() if attack.label in dots]
+    handles = [dots[label] for label in labels]
+    fig.legend(handles, labels, loc="outside lower center", ncols=5, frameon=False)
     buffer = io.BytesIO()
     fig.savefig(buffer, dpi=110, format="png")
     write(path, buffer.getvalue())
@@ -204,9 +208,11 @@ def panel(ax: Any, rows: list[Row]) -> None:
     attacks, names = present(rows, "attack", ATTACKS), present(rows, "rule", RULES | SYSTEMS)
     scores = {rule: [mean(rows, rule, attack, "worst_own") for attack in attacks] for rule in names}
     names.sort(key=lambda rule: min(score for score in scores[rule] if score is not None))
-    for j, (attack, marker) in enumerate(zip(attacks, "os^vD*PX", strict=False)):
+    for j, attack in enumerate(attacks):
         x = [np.nan if (score := scores[rule][j]) is None else score for rule in names]
-        ax.scatter(x, range(len(names)), marker=marker, s=22, label=ATTACKS[attack].label)
+        place = list(ATTACKS).index(attack)  # the same look in every panel
+        look = {"marker": "os^vD*PX"[place], "color": f"C{place}", "s": 22}
+        ax.scatter(x, range(len(names)), label=ATTACKS[attack].label, **look)
     beside = {"va": "center", "fontsize": 7, "transform": ax.get_yaxis_transform()}
     for i, rule in enumerate(names):
         sent = kilobytes([row for row in rows if row["rule"] == rule])

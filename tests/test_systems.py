@@ -90,6 +90,17 @@ def test_a_folder_without_runs_is_named(systems, tmp_path, capsys):
     assert line.endswith(f"needs folders with JSON files of runs, got none in {tmp_path / 'none'}")
 
 
+def test_an_attack_looks_the_same_in_every_panel(systems, rows):
+    matplotlib = pytest.importorskip("matplotlib.figure", reason="matplotlib is an extra")
+    some = [[row for row in rows if row["attackers"] == f] for f in (3, 2)]
+    axes = matplotlib.Figure().subplots(2)
+    for ax, part in zip(axes, some):
+        systems.panel(ax, part)
+    (_, first), (second,) = (ax.collections for ax in axes)  # none and alie; alie
+    assert first.get_label() == second.get_label()
+    assert (first.get_facecolor() == second.get_facecolor()).all()
+
+
 def test_large_amounts_are_written_out(systems):
     assert systems.kilobytes([{"bytes_per_round": 6.59e6}]) == "6590"
     assert systems.kilobytes([{"bytes_per_round": 86544}]) == "86.5"
