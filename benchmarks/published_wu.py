@@ -77,10 +77,12 @@ def wu_cell(data: Data, rule: str, attack: str, seed: int, rounds: int) -> list[
 
     784-50-10, tanh. From their code: pixels less 0.1307, divided by 0.3081, and through tanh, too; a start
     uniform in +- fan_in^-0.5; rows as they come, batches with replacement; Gaussian attackers with a standard
-    deviation of 30 (their paper: variance).
+    deviation of 30 (their paper: variance). The accuracy is that on the training data: their code computes both,
+    the table does not say which, and without an attack the mean has 98.71 there, where they have 98.6, and 96.67
+    on the test images.
     """
     rng = np.random.default_rng(seed)
-    rows, rows_test = (with_one(np.tanh((x[:, :-1] - 0.1307) / 0.3081)) for x in (data.rows, data.rows_test))
+    rows = with_one(np.tanh((data.rows[:, :-1] - 0.1307) / 0.3081))
     fans = ((rows.shape[1], HIDDEN), (HIDDEN + 1, CLASSES))
     start = [rng.uniform(-1, 1, (p, h)) * (p - 1) ** -0.5 for p, h in fans]
     w = np.concatenate([tensor.ravel() for tensor in start]).astype(np.float32)
@@ -89,7 +91,7 @@ def wu_cell(data: Data, rule: str, attack: str, seed: int, rounds: int) -> list[
         batch = np.arange(50)[:, None] * size + rng.integers(size, size=(50, 50))
         G = gradients(w, rows[batch], data.y[batch])
         w = w - np.float32(0.5) * WU_RULES[rule](np.concatenate([G, WU_ATTACKS[attack](G, rng)]))
-    return [accuracy(forward(w, rows_test)[1].T, data.y_test)]
+    return [accuracy(forward(w, rows)[1].T, data.y)]
 
 
 def wu(data: Data, options: argparse.Namespace) -> Iterator[Cell]:
