@@ -77,9 +77,9 @@ def wu_cell(data: Data, rule: str, attack: str, seed: int, rounds: int) -> list[
 
     784-50-10, tanh. From their code: pixels less 0.1307, divided by 0.3081, and through tanh, too; a start
     uniform in +- fan_in^-0.5; rows as they come, batches with replacement; Gaussian attackers with a standard
-    deviation of 30 (their paper: variance). The accuracy is that on the training data: their code computes both,
-    the table does not say which, and without an attack the mean has 98.71 there, where they have 98.6, and 96.67
-    on the test images.
+    deviation of 30 (their paper: variance). The accuracy is that on the training data: their code computes
+    both and the table does not say which, but without an attack the mean has 98.7 there, where they have 98.6,
+    and 96.7 on the test images.
     """
     rng = np.random.default_rng(seed)
     rows = with_one(np.tanh((data.rows[:, :-1] - 0.1307) / 0.3081))
