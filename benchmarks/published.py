@@ -6,7 +6,7 @@
     python benchmarks/published.py docs/results/published.csv         # numbers that --csv has kept
 
 All on MNIST, accuracies in percent. As many rounds as theirs unless --rounds says otherwise: 50 000, 5 000 and
-15 000; 0.6 to 3 ms each for `ios`, 20 to 40 for `wu`. With --out each number is kept in a file as soon as it is
+15 000; 0.6 to 3 ms each for `ios`, 10 to 30 for `wu`. With --out each number is kept in a file as soon as it is
 there, and the same command does the rest. Where a number is the mean of ten records, +- is its standard error.
 Settings are in the docstrings of published_ios.py, published_peng.py and published_wu.py.
 """

@@ -3,6 +3,7 @@
 import contextlib
 import hashlib
 import io
+import os
 import re
 import struct
 import sys
@@ -10,6 +11,7 @@ import threading
 import zipfile
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -236,6 +238,17 @@ def test_progress_goes_to_stderr(url, tmp_path, monkeypatch, capsys, terminal, t
     out, err = capsys.readouterr()
     assert out == ""
     assert ("%" in err and "right" in err) if terminal and tqdm else err == f"fetching {url}/right\n"
+
+
+def test_a_terminal_that_does_not_say_its_size_gets_a_bar_too(monkeypatch):
+    """tqdm hides a bar where it finds no rows for it."""
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
+    monkeypatch.setitem(sys.modules, "tqdm", SimpleNamespace(tqdm=lambda **options: options))
+    monkeypatch.setattr(os, "get_terminal_size", lambda fd: os.terminal_size((0, 0)))
+    monkeypatch.delenv("COLUMNS", raising=False)
+    monkeypatch.delenv("LINES", raising=False)
+    bar = download.progress_bar(total=3)
+    assert (bar["total"], bar["ncols"], bar["nrows"]) == (3, 80, 24)
 
 
 @pytest.mark.parametrize(

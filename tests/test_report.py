@@ -3,6 +3,7 @@ import errno
 import io
 import math
 import shutil
+import sys
 
 import pytest
 
@@ -336,6 +337,15 @@ def test_a_folder_that_cannot_be_written_to_has_a_table_all_the_same(folder, cap
     said = capsys.readouterr()
     assert "adaptive" in said.out
     assert said.err.startswith("no pictures, as --pictures names no folder for them: ")
+
+
+def test_without_matplotlib_the_report_is_a_table_and_a_hint(folder, tmp_path, capsys, monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    assert report.main([str(folder), "--pictures", str(tmp_path)]) == 0
+    said = capsys.readouterr()
+    assert "adaptive" in said.out
+    assert "pip install '.[examples]'" in said.err
+    assert not list(tmp_path.iterdir())
 
 
 def said_of(path, capsys):

@@ -53,8 +53,11 @@ def main(argv: list[str] | None = None) -> int:
             about = f"{comment}{runs.described(some, results)}"
             print(about, table(some, LOSS if args.loss else ACCURACY), sep="\n\n", end="\n\n")
     if folder := args.pictures or own_folder(args.paths):
-        for number, some in enumerate(groups, start=1):
-            draw(some, title_of(some, results), folder, f"_{number}" if number > 1 else "")
+        try:
+            for number, some in enumerate(groups, start=1):
+                draw(some, title_of(some, results), folder, f"_{number}" if number > 1 else "")
+        except ImportError as error:
+            say(f"no pictures: matplotlib does not import ({error}): pip install '.[examples]'")
     return 0
 
 

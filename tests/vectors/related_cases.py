@@ -252,6 +252,18 @@ def scissor_one_by_one():
 
 
 @case("related")
+def scissor_with_a_lost_model():
+    """Catches means that are NaN while it is there: it is infinitely far, and dropped first."""
+    lost = W.copy()
+    lost[1, 0] = nan
+    rest = np.where(np.arange(7) == 1, 0, WEIGHTS)
+    made = rules.iterative_outlier_scissor(lost, 3, WEIGHTS, 2)
+    assert np.allclose(made, rules.iterative_outlier_scissor(W, 3, rest, 1))
+    unlike(made, rest @ W / rest.sum())
+    return "iterative_outlier_scissor", {"W": lost, "own": 3, "weights": WEIGHTS, "f": 2}
+
+
+@case("related")
 def clipped_gossip_with_a_lost_model():
     """Catches NaN in, NaN out, and clipping each coordinate: a difference that is not finite counts as 0."""
     lost = W.copy()
@@ -283,6 +295,15 @@ def mozi_accepts_the_near_and_good():
     chosen = rules.mozi(W, 4, RISKS, 3)
     unlike(chosen, rules.mozi(W, 4, RISKS, 6), rules.mozi(W, 4, RISKS, 1))
     return "mozi", {"W": W, "own": 4, "risks": RISKS, "count": 3, "alpha": 0.5, "empty": "nearest"}
+
+
+@case("related")
+def mozi_with_a_lost_model():
+    """Catches a model at no finite distance among the count nearest, and its low risk being trusted."""
+    lost, risks = W.copy(), RISKS.copy()
+    lost[1, 0], risks[1] = inf, 0.1
+    unlike(rules.mozi(lost, 4, risks, 6), rules.mozi(W, 4, risks, 6))
+    return "mozi", {"W": lost, "own": 4, "risks": risks, "count": 6, "alpha": 0.5, "empty": "nearest"}
 
 
 @family("related")
