@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from refimpl import related
+from refimpl import models, related
 from refimpl.aggregate import RULES
 from refimpl.experiments import cli, fingerprint, grid, runs, tables, tasks
 from refimpl.related import SYSTEMS
@@ -60,6 +60,20 @@ def test_on_a_complete_graph_d_sgd_is_the_average():
     assert system["attackers"] == rule["attackers"]
     for name, column in rule["history"].items():
         assert_allclose(system["history"][name], column, rtol=1e-9)
+
+
+@pytest.mark.parametrize("rule", ["d-psgd", "multi-task"])
+def test_a_system_runs_the_network_of_the_fast_path_unless_told_plain(rule, monkeypatch):
+    """Gradients, risks, loss and accuracies, of images: none of the plain network's."""
+    small = tasks.TASKS["digits"]._replace(model=lambda: models.cnn(28, (4, 4), 8, 10))
+    monkeypatch.setitem(tasks.TASKS, "digits", small)
+    images = config(task="digits", rule=rule, partition="two-labels", features="raw", batch_size=64)
+    plain = grid.run(dataclasses.replace(images, plain=True))
+    for name in ("gradient", "risk", "predict"):
+        monkeypatch.delattr(models.Network, name)
+    fast = grid.run(images)
+    for name, column in plain["history"].items():
+        assert_allclose(fast["history"][name], column, rtol=1e-9)
 
 
 def test_a_schedule_reaches_the_rounds_and_the_count_of_bytes():

@@ -36,6 +36,7 @@ from refimpl.experiments.tables import Added, added, install
 from refimpl.experiments.tasks import TASKS, Config, build, data_digest, rounds_of, schedule_of
 from refimpl.fast import parts
 from refimpl.fast import released as released_fast
+from refimpl.fast.networks import batched
 from refimpl.models import Network
 
 
@@ -48,6 +49,14 @@ def engine(config: Config, setting: Setting) -> train.Engine:
     return train.plain if config.plain else train.fast
 
 
+def prepared(config: Config, data_dir: str | None, xp: ModuleType) -> tuple[Setting, train.HeldOut, Array]:
+    """`tasks.build`. A system goes worker by worker, but through the network of `fast` unless told --plain."""
+    setting, test, W = build(config, data_dir, xp)
+    if config.rule in RULES or config.plain:
+        return setting, test, W
+    return setting._replace(model=batched(setting.model) or setting.model), test, W
+
+
 def run(
     config: Config, data_dir: str | None = None, threads: int = 1, path: Path | None = None
 ) -> dict[str, Any]:
@@ -57,7 +66,7 @@ def run(
     """
     start = time.perf_counter()
     xp = arrays.choose(config.gpu, config.device)
-    setting, test, W = build(config, data_dir, xp)
+    setting, test, W = prepared(config, data_dir, xp)
     every = TASKS[config.task].evaluate_every
     rounds = draws.rounds_per_epoch(train.sizes(setting), config.batch_size)
     with parts.threads(threads):
@@ -117,7 +126,7 @@ def versions(config: Config, xp: ModuleType) -> dict[str, str]:
 def seconds(config: Config, data_dir: str | None, threads: int = 1) -> float:
     """About how long the run will take, by some of its rounds and an evaluation on some rows."""
     xp = arrays.choose(config.gpu, config.device)
-    setting, test, W = build(config, data_dir, xp)
+    setting, test, W = prepared(config, data_dir, xp)
     with parts.threads(threads):
         computed = engine(config, setting)
         rounds = train.rounds(setting, knowing_labels(setting, W), config.seed, computed)
