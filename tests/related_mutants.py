@@ -325,13 +325,15 @@ MUTANTS = [
      lambda f: lambda W, **o: f(np.where(np.isfinite(W), W, 0), **o),
      test("the_geometric_median_drops_what_is_not_finite", bad=np.nan)),
     ("Multi-Krum of n - f", rules, "multi_krum",
-     lambda f: lambda W, k: W[np.sort(rules.krum_order(W, k)[: len(W) - k])].mean(axis=0),
+     lambda f: lambda W, k: W[
+         np.sort(rules.krum_order(aggregate.squared_distances(W), k)[: len(W) - k])
+     ].mean(axis=0),
      test("multi_krum_and_bulyan_equal_the_oracle"), oracle("multi-krum")),
     ("Multi-Krum is Krum", rules, "multi_krum", lambda f: aggregate.krum, oracle("multi-krum")),
     ("Bulyan with a trimmed mean", rules, "bulyan", lambda f: rules.bridge_b,
      test("multi_krum_and_bulyan_equal_the_oracle"), test("bulyan_takes_the_lower_of_two_as_near")),
     ("Bulyan by one ranking", rules, "repeated_krum",
-     lambda f: lambda W, k: W[rules.krum_order(W, k)[: len(W) - 2 * k]],
+     lambda f: lambda W, k: W[rules.krum_order(aggregate.squared_distances(W), k)[: len(W) - 2 * k]],
      test("multi_krum_and_bulyan_equal_the_oracle")),
     # --- Schedules, costs
     ("exponential graphs the other way", schedules, "exponential", lambda f: lambda *a: f(*a).T,

@@ -39,15 +39,14 @@ def geometric_median(W: Array, steps: int = 80, tolerance: float = 1e-5, nu: flo
     return z
 
 
-@quiet
-def krum_order(W: Array, f: int) -> np.ndarray:
-    """The positions of the models, the best Krum score first (see `aggregate.krum`), on the host: (n,).
+def krum_order(D: np.ndarray, f: int) -> np.ndarray:
+    """The positions of n models, the best Krum score first (see `aggregate.krum`): (n,).
 
-    Scores are sums of n - f - 2 squared distances, of at least one where Bulyan has taken most models away.
+    D (n, n) are their squared distances, on the host. A score is the sum of n - f - 2 of them, or of one where
+    Bulyan has taken most models away.
     """
-    xp, n = module_of(W), len(W)
-    to_others = xp.where(xp.eye(n, dtype=bool), xp.inf, squared_distances(W))
-    nearest = to_host(xp.sort(to_others, axis=-1)[:, : max(n - f - 2, 1)])
+    n = len(D)
+    nearest = np.sort(np.where(np.eye(n, dtype=bool), np.inf, D), axis=1)[:, : max(n - f - 2, 1)]
     infinite = np.isinf(nearest)
     return np.lexsort((np.where(infinite, 0, nearest).sum(axis=1), infinite.sum(axis=1)))
 
@@ -60,17 +59,16 @@ def multi_krum(W: Array, f: int) -> Array:
     Raises ValueError unless n >= 2f + 3.
     """
     require_krum(len(W), f)
-    best = module_of(W).asarray(np.sort(krum_order(W, f)[: len(W) - f - 2]))
-    return W[best].mean(axis=0)
+    best = np.sort(krum_order(to_host(squared_distances(W)), f)[: len(W) - f - 2])
+    return W[module_of(W).asarray(best)].mean(axis=0)
 
 
 def repeated_krum(W: Array, f: int) -> Array:
     """n - 2f models, picked one by one as Krum's choice among those that are left: (n, d) -> (n - 2f, d)."""
-    left, picked = list(range(len(W))), []
-    xp = module_of(W)
+    D, left, picked = to_host(squared_distances(W)), list(range(len(W))), []
     for _ in range(len(W) - 2 * f):
-        picked.append(left.pop(int(krum_order(W[xp.asarray(np.array(left))], f)[0])))
-    return W[xp.asarray(np.array(picked))]
+        picked.append(left.pop(int(krum_order(D[np.ix_(left, left)], f)[0])))
+    return W[module_of(W).asarray(np.array(picked))]
 
 
 @quiet
