@@ -92,14 +92,21 @@ def compact(value: Any) -> Any:
 def parts(rows: list[Row]) -> dict[tuple[str, int], list[Row]]:
     """The rows by task and number of attackers, in the order of TASKS, most attackers first.
 
-    Raises ValueError if a part holds two configurations of a rule, of which a mean would say nothing.
+    Without an attack their number means nothing: such a row is in all parts of its task. Raises ValueError if a
+    part holds two configurations of a rule, of which a mean would say nothing.
     """
-    runs = [tuple(row[key] for key in ("task", "attackers", "rule", "attack", "seed")) for row in rows]
+    runs = [
+        (row["task"], row["attack"] != "none" and row["attackers"], row["rule"], row["attack"], row["seed"])
+        for row in rows
+    ]
     if twice := [run for run in runs if runs.count(run) > 1]:
         raise ValueError(f"{CSV.name} needs one configuration for each run, got two of {twice[0]}")
     found = {(row["task"], int(row["attackers"])) for row in rows}
     order = sorted(found, key=lambda part: (list(TASKS).index(part[0]), -part[1]))
-    return {part: [r for r in rows if (r["task"], int(r["attackers"])) == part] for part in order}
+    return {
+        (task, f): [r for r in rows if r["task"] == task and (r["attack"] == "none" or r["attackers"] == f)]
+        for task, f in order
+    }
 
 
 def mean(rows: list[Row], rule: str, attack: str, measure: str) -> float | None:

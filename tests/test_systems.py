@@ -78,6 +78,15 @@ def test_the_section_says_who_is_best_and_leaves_a_dash_where_nothing_was_run(sy
     assert "(systems.png)" in text
 
 
+def test_runs_without_an_attack_count_whatever_the_number_of_attackers(systems, rows):
+    parts = systems.parts(rows)
+    assert [len(parts["spambase", f]) for f in (3, 2)] == [5, 5]
+    assert {row["attack"] for row in parts["spambase", 2]} == {"none", "alie"}
+    again = next(row for row in rows if row["attack"] == "none") | {"attackers": 2.0}
+    with pytest.raises(ValueError, match="one configuration for each run"):
+        systems.parts([*rows, again])
+
+
 def test_two_configurations_of_a_run_are_refused(systems, rows):
     with pytest.raises(ValueError, match=r"one configuration for each run, got two of .*'ios'"):
         systems.parts([*rows, next(row for row in rows if row["rule"] == "ios") | {"lr": 0.1}])
