@@ -1,8 +1,8 @@
 """Aggregation: Eq. (3), (5) and (6), then the paper's baselines; the table RULES is at the end.
 
-W is (n, d): the n models of a neighbourhood, one a row, in ascending order of the workers' numbers. Ties go to
-the lowest of them. Any leading axes are independent neighbourhoods. Results keep the dtype and the array module
-of the input, and inputs are never written to.
+W is (n, d): the n models of a neighbourhood, one per row, in ascending order of the workers' numbers. Ties go
+to the lowest number. Any leading axes are independent neighbourhoods. Results keep the dtype and the array
+module of the input, and inputs are never written to.
 
 A model with a NaN or infinite entry is "not finite"; attackers may send one.
 """
@@ -36,9 +36,9 @@ def inverse_risk_weights(risks: Array) -> Array:
 def adaptive_weights(risks: Array, own: int | Array) -> Array:
     """Eq. (5) over N_k^+ = {l : r_l <= r_own}, 0 elsewhere: Eq. (6). (..., n), (...) -> (..., n).
 
-    `own` is the receiver's position among the n: ValueError if it is none, unless in an array on a device, as
-    looking means waiting. If its own risk is not finite, every finite model passes; if nothing is finite, the
-    receiver keeps its own model.
+    `own` is the receiver's position among the n. Raises ValueError if it is not one of them; an array on a
+    device is not checked, as that would mean waiting for it. If its own risk is not finite, every finite
+    model passes; if nothing is finite, the receiver keeps its own model.
     """
     xp = module_of(risks)
     n = risks.shape[-1]
@@ -117,7 +117,7 @@ def medoid(W: Array) -> Array:
 def krum(W: Array, f: int) -> Array:
     """The model whose n - f - 2 nearest others have the smallest sum of squared distances to it.
 
-    Krum (Blanchard et al. 2017, Sec. 4); with BRIDGE, BRIDGE-K. (n, d) -> (d,).
+    Krum (Blanchard et al. 2017, Sec. 4); within BRIDGE it is BRIDGE-K. (n, d) -> (d,).
     Raises ValueError unless n >= 2f + 3.
     """
     xp = module_of(W)
@@ -138,8 +138,8 @@ def ascending(W: Array) -> Array:
 def squared_distances(W: Array) -> Array:
     """|w_i - w_j|^2 for all pairs, (n, d) -> (n, n), by explicit differences.
 
-    Infinite for a model that is not finite, and where the square overflows. In float64 for whole numbers,
-    booleans and float16, whose squares would overflow soon.
+    Infinite for a model that is not finite, and where the square overflows. Computed in float64 for whole
+    numbers, booleans and float16, whose squares would soon overflow.
     """
     xp, W = module_of(W), wide(W)
     n = W.shape[-2]
@@ -185,7 +185,7 @@ def require_krum(n: int, f: int) -> None:
 def trim(n: int, f: int) -> int:
     """How many of n values BRIDGE-T trims on each side: f, or 10 % if there are no attackers (Sec. 5).
 
-    The paper does not say whether it counts each side or both; we trim as many on each.
+    The paper does not say whether it counts each side or both together; we trim this many on each.
     """
     return f if f > 0 else n // 10
 

@@ -21,7 +21,7 @@ from refimpl.optim import OPTIMIZERS, Optimizer
 
 
 class Setting(NamedTuple):
-    """Everything that stays fixed during a run: the input of Algorithm 1, and who lies how."""
+    """Everything that stays fixed during a run: the input of Algorithm 1, and who lies, and how."""
 
     model: Model
     X: Array  # (N, n, ...): X[k] are worker k's samples, padded to one length
@@ -56,7 +56,7 @@ class Round(NamedTuple):
     gradient: Array  # (N, d)
     local: Array  # (N, d): w_hat, Eq. (2)
     sent: Array  # (N, d): the normal workers send w_hat, attackers what they like
-    risks: Array  # (N, N): r_k of what worker l sent at [k, l]; NaN also where k has not scored it
+    risks: Array  # (N, N): at [k, l], r_k of what worker l sent; NaN also where k has not scored it
     weights: Array | None  # (N, N): c(l, k) at [k, l]; None if the rule does not weigh
     state: State
 

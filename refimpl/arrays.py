@@ -13,7 +13,7 @@ import numpy as np
 
 Array = Any  # numpy.ndarray or cupy.ndarray
 
-# What attackers send overflows and turns into NaN. The rules are written for that, so numpy need not warn.
+# What attackers send may overflow or turn into NaN. The rules are written for that: numpy need not warn.
 quiet = np.errstate(over="ignore", under="ignore", divide="ignore", invalid="ignore")
 
 
@@ -36,7 +36,7 @@ def to_host(array: Array) -> np.ndarray:
 
 
 class DeviceError(ValueError):
-    """A GPU was asked for and cannot be had; the message says what is missing and what to install."""
+    """A GPU was asked for and is not available; the message says what is missing and what to install."""
 
 
 def choose(gpu_wanted: bool, device: int = 0) -> ModuleType:

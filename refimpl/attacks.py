@@ -1,4 +1,4 @@
-"""The paper's four attacks (Sec. 2.2 and 5), one of them twice: what adversarial workers send for models.
+"""The paper's four attacks (Sec. 2.2 and 5), one in two versions: what adversarial workers send as models.
 
 Rows are models: W (f, d) are the attackers' own, `honest` (h, d) those of the normal workers. Results keep
 the dtype and the array module of the input, and inputs are never written to. The table ATTACKS is at the end.
@@ -15,7 +15,7 @@ from refimpl.arrays import Array, quiet
 
 
 def sign_flip(W: Array, sigma: float = 1.0) -> Array:
-    """-sigma w, of its own model: Sec. 2.2. (f, d) -> (f, d)."""
+    """-sigma times its own model: Sec. 2.2. (f, d) -> (f, d)."""
     return -sigma * W
 
 
@@ -38,7 +38,7 @@ def a_little_is_enough(honest: Array, z: float) -> Array:
     """mean - z std of the honest models, per coordinate (Baruch et al. 2019, Algorithm 3). (h, d) -> (d,).
 
     The standard deviation divides by h (ddof 0). The attackers know all honest models, as in most
-    implementations: more than Baruch et al. give them. For these see `a_little_is_enough_corrupted`.
+    implementations, which is more than Baruch et al. let them know: see `a_little_is_enough_corrupted`.
     """
     mean = honest.mean(axis=0)
     std = ((honest - mean) ** 2).mean(axis=0) ** 0.5
@@ -48,9 +48,9 @@ def a_little_is_enough(honest: Array, z: float) -> Array:
 def a_little_is_enough_corrupted(W: Array, z: float) -> Array:
     """mean - z std of the attackers' own models (Baruch et al. 2019, Algorithm 3). (f, d) -> (d,).
 
-    The attackers know each other's models, from local steps as honest as anybody's, and none of the normal
-    workers': non-omniscient, as the paper calls the attack (Sec. 2.2). The standard deviation divides by f;
-    that of a single attacker is 0, and it sends its own model.
+    The attackers know each other's models, which come from honest local steps, and none of the normal
+    workers': non-omniscient, as the paper calls the attack (Sec. 2.2). The standard deviation divides by f.
+    With a single attacker it is 0, and so this attacker sends its own model.
     """
     return a_little_is_enough(W, z)
 
@@ -77,7 +77,7 @@ class Attack(NamedTuple):
     about: str
     reference: str
     label: str  # its name in a figure
-    knows: str = "its own model"  # of its round's models
+    knows: str = "its own model"  # which of the round's models
     draw: Callable[[int, int, np.random.Generator], np.ndarray] | None = None
     """how the signals (f, d) of a round are drawn, if it needs any"""
     one_message: bool = False  # do all attackers send the same?

@@ -33,8 +33,9 @@ def erdos_renyi(n: int, p: float, rng: np.random.Generator) -> np.ndarray:
 def random_regular(n: int, degree: float, rng: np.random.Generator) -> np.ndarray:
     """Everyone has `degree` neighbours besides itself.
 
-    Pairs `degree` stubs per worker at random and pairs again those that met themselves or met twice,
-    from the start when that gets stuck (Steger and Wormald 1999): close to uniform for small degrees.
+    Pairs `degree` stubs per worker at random. Pairs that would join a worker to itself, or repeat an edge,
+    are drawn again; when that gets stuck, everything starts over (Steger and Wormald 1999). Close to uniform
+    for small degrees.
     """
     if degree % 1 or not 0 <= degree < n or n * degree % 2:
         raise ValueError(
@@ -83,7 +84,7 @@ def read_edges(path: str | Path) -> list[tuple[int, int]]:
 
 
 def lines(path: str | Path) -> Iterator[tuple[int, str]]:
-    """The lines of a file of edges with their numbers, without comments, if anything is left."""
+    """The lines of a file of edges, with their numbers, without comments; those left empty are skipped."""
     try:
         text = Path(path).read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
@@ -111,7 +112,7 @@ class Graph(NamedTuple):
     """(workers, the number after the colon, generator) -> graph"""
     about: str
     reference: str = "-"
-    number: str = ""  # what the number after the colon is; without one there is no colon
+    number: str = ""  # what the number after the colon is; empty if there is no number
     default: float = 0.0  # of that number
 
 
@@ -135,13 +136,13 @@ GRAPHS = {
 
 
 def build(name: str, workers: int, rng: np.random.Generator) -> np.ndarray:
-    """The graph of that name in GRAPHS, with its number behind a colon if it takes one: "regular:6"."""
+    """The graph of that name in GRAPHS, with its number after a colon if it takes one: "regular:6"."""
     entry, number = named("graph", name, GRAPHS, " or a file of edges")
     return entry.build(workers, number, rng)
 
 
 def named(what: str, text: str, table: dict[str, Any], more: str = "") -> tuple[Any, float]:
-    """The entry of a table by its name, and the number behind a colon, or the entry's default."""
+    """The entry of a table by its name, and the number after a colon, or the entry's default."""
     name, colon, digits = text.partition(":")
     entry = table.get(name)
     if entry is None or (colon and not entry.number):

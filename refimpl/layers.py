@@ -26,7 +26,7 @@ def relu(x: Array) -> Array:
 
 
 def relu_backward(dy: Array, x: Array) -> tuple[Array]:
-    """dx = dy where x > 0, else 0, also at the kink. The output may stand for x: both are positive together."""
+    """dx = dy where x > 0, else 0, also at the kink. The output may replace x: both are > 0 together."""
     return (dy * (x > 0),)
 
 

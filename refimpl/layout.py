@@ -1,7 +1,7 @@
 """The flat parameter vector and its named tensors.
 
 A model's parameters are one vector w of length d; all workers' are one matrix W of shape (N, d). A
-layout says which slice of it is which tensor, in C order.
+layout says which slice of w is which tensor, in C order.
 """
 
 import math
@@ -40,7 +40,7 @@ class Layout(NamedTuple):
 
 
 def layout(tensors: list[tuple[str, tuple[int, ...], int]]) -> Layout:
-    """Lays the tensors, given as (name, shape, fan_in), consecutively."""
+    """Lays out the tensors, given as (name, shape, fan_in), one after the other."""
     fields: list[Field] = []
     offset = 0
     for name, shape, fan_in in tensors:

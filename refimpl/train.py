@@ -3,8 +3,8 @@
 A *round* is one pass of Algorithm 1's outer loop. An *epoch* is as many rounds as it takes the workers to read,
 on average, their local data once. An *engine* takes a setting and returns a function that computes rounds:
 (state, batch, signals) -> a result with the next `state` and the `weights`, (N, N) or None. If it keeps more
-than the state between rounds, `resumable` says whether a new engine would go on to the same bytes. `plain` is
-the specification; `fast` computes the same for all workers at once.
+than the state between rounds, `resumable` in its result says whether a new engine would continue from there
+to the same bytes. `plain` is the specification; `fast` computes the same for all workers at once.
 """
 
 from collections.abc import Callable, Iterator
@@ -43,13 +43,13 @@ class Result(NamedTuple):
     history: dict[str, list[float]]  # a column per number of `evaluate`, an entry per evaluation
     weights: np.ndarray | None  # (N, N) c(l, k) at [k, l] in the last round; None if the rule does not weigh
     weights_at: dict[int, np.ndarray]  # the same after some epochs, by their number
-    accuracy: dict[str, list[float]]  # of every normal worker in the end, "own" and "whole" as in `evaluate`
+    accuracy: dict[str, list[float]]  # of every normal worker at the end, "own" and "whole" as in `evaluate`
 
 
 def check(s: Setting) -> None:
     """Raises ValueError, naming the worker, if the setting cannot be trained.
 
-    What it does not look at is the caller's duty: that X is finite, that a model of one's own knows the labels.
+    Not checked, and up to the caller: that X is finite, that a model of one's own knows the labels.
     """
     N, F, attackers = len(s.graph), len(s.attackers), s.attackers.tolist()
     known: tuple[tuple[str, str, Any], ...] = (
@@ -103,7 +103,7 @@ class Draws:
         self.sizes, self.batch_size = sizes(s), s.batch_size
         self.rounds = draws.rounds_per_epoch(self.sizes, s.batch_size)
         self.draw, self.shape, self.like = ATTACKS[s.attack].draw, (len(s.attackers), W.shape[-1]), W
-        self.done = self.rounds  # of the epoch's rounds; the first one draws the batches of an epoch
+        self.done = self.rounds  # rounds done in this epoch: all, so that `next` starts another
 
     def next(self) -> tuple[Array, Array | None]:
         """The row numbers (N, B) of a round and the attack's signals, (F, d) or None."""
@@ -122,7 +122,7 @@ class Draws:
         self.batches = module_of(self.like).asarray(rows)
 
     def place(self) -> dict[str, Any]:
-        """Where it is after a round, in words that JSON can hold; `go_to` goes on from there."""
+        """The place after a round, in a form that JSON can hold; `go_to` continues from there."""
         return {"batches": self.before, "done": self.done, "attack": self.attack_rng.bit_generator.state}
 
     def go_to(self, place: dict[str, Any]) -> None:
@@ -151,8 +151,8 @@ def evaluate(s: Setting, test: HeldOut, W: Array, engine: Engine = fast) -> dict
     """Test accuracy and training loss of the normal workers, worst and mean.
 
     "own" is each worker on its own test split, which has the distribution that it trains for; "whole" is
-    each worker on all workers' test data, which asks whether it learned from the others. The loss is the mean
-    cross-entropy over all local data, without the L2 term.
+    each worker on all workers' test data, which shows whether it learned from the others. The loss is the
+    mean cross-entropy over all local data, without the L2 term.
     """
     return summary(*by_worker(s, test, W, engine))
 
@@ -228,10 +228,10 @@ def run(
     since: Progress | None = None,
     after_round: Callable[[Callable[[], Progress]], None] = lambda progress: None,
 ) -> Result:
-    """Trains from the initial parameters W (N, d); evaluates after every so many epochs and after the last.
+    """Trains from the initial parameters W (N, d); evaluates every `every` epochs and after the last.
 
-    `after_round` is called after rounds from which a run can go on, with a function that tells where it is.
-    Given that as `since`, another run of the same setting ends with the same bytes.
+    `after_round` is called after each round from which a run can continue, with a function that returns its
+    `Progress`. Given that as `since`, another run of the same setting ends with the same bytes.
     """
     check(s)
     if not isinstance(epochs, int | np.integer) or epochs < 1:

@@ -1,5 +1,6 @@
 """What README.md says about the code is true."""
 
+import json
 import pkgutil
 import re
 import shlex
@@ -51,6 +52,15 @@ def test_every_name_in_the_equation_map_exists():
     module = "refimpl"
     for name in names:
         module = getattr(resolved(name, module), "__module__", module)
+
+
+def test_it_counts_the_vectors():
+    (said,) = re.findall(r"(\d+)\s+cases, each naming the mistake", README)
+    files = (Path(__file__).parent / "vectors" / "v1").glob("*.json")
+    assert int(said) == sum(
+        len(data["cases"]) + len(data.get("errors", []))
+        for data in (json.loads(file.read_text()) for file in files)
+    )
 
 
 def test_links_lead_somewhere():

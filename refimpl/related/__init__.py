@@ -1,12 +1,12 @@
-"""The systems that the paper names or stands on, runnable beside its own rule: the table SYSTEMS.
+"""The systems that the paper names or builds on, runnable beside its own rule: the table SYSTEMS.
 
 Each is a round in the form of `algorithm.round_`, worker by worker and from one snapshot: (setting, state,
 batch, signals) -> a result with the next `state`, the `weights` if it weighs, and everything `sent`.
-`engine(name)` makes an engine of it, to be given to `train.run`; a schedule of graphs goes with it. Of a
-setting it uses everything but rule and risk. What a system keeps besides the models is in slots of
-`State.memory` behind the optimiser's, so a checkpoint is arrays. Docstrings say which definition was taken
-where sources differ, and what is from memory, unverified: the text of most papers could not be had (only
-abstracts and, for many, the authors' code).
+`engine(name)` makes an engine of it, for `train.run`, with a schedule of graphs if need be. It uses all of a
+setting but rule and risk. What a system keeps besides the models is in slots of `State.memory` after the
+optimiser's, so a checkpoint is arrays only. Docstrings say which definition was taken where sources differ,
+and what is from memory, unverified: the text of most papers was not available (only abstracts and, for many,
+the authors' code).
 
 **Attackers** take part in all systems. They send what ATTACKS makes of what normal workers would send: of
 models, as everywhere; of momenta (dmsgd), biased models (sgp; their push-sum weight stays 1), compressed
@@ -14,9 +14,8 @@ differences (choco), one coordinate after the other (byrdie), gradients, agreed 
 (icwtm, mda). An attack that draws uses one draw for all that is sent in a round. Attackers aggregate nothing:
 they go on from their own local step.
 
-**Orders.** "Mix-and-step": everyone sends its model and steps from what it makes of what it hears.
-"Step-then-mix": everyone steps, sends the result, and goes on with what it makes of what it hears (so does
-Algorithm 1).
+**Orders.** "Mix-and-step": everyone sends its model, combines what it hears, and steps from the result.
+"Step-then-mix": everyone steps, sends the result, and combines what it hears (so does Algorithm 1).
 """
 
 from refimpl.related import schedules

@@ -17,7 +17,7 @@ class Result(NamedTuple):
 
     sent: tuple[Array, ...]  # everything that was exchanged, in this order; row k of each is what worker k sent
     state: State
-    weights: Array | None = None  # (N, N), as in `algorithm.Round`, of a system that weighs by what it hears
+    weights: Array | None = None  # (N, N), as in `algorithm.Round`, if they depend on what is heard
 
 
 class Heard(NamedTuple):
@@ -28,9 +28,9 @@ class Heard(NamedTuple):
     own: int  # its own position among them
     weights: Array  # (n,): its row of the mixing matrix
     f: int  # the number of attackers
-    honest: np.ndarray  # (n,) bool: who does not lie. Nobody knows; for oracles
+    honest: np.ndarray  # (n,) bool: who does not lie. No worker knows this; only oracles use it
     risk: Callable[[Array], Array]
-    """of a model (d,) on the round's sample of the worker that hears"""
+    """of a model (d,), on this worker's batch of the round"""
 
     @property
     def others(self) -> np.ndarray:
@@ -42,9 +42,9 @@ Combine = Callable[[Heard], Array]  # -> (d,)
 
 
 def alike(rule: Callable[[Array, int], Array]) -> Combine:
-    """A rule (models, f) -> (d,) that asks for nothing else: workers that hear the same share its result.
+    """A rule (models, f) -> (d,) that needs nothing else: workers that hear the same share its result.
 
-    For one round: what is sent changes in the next.
+    Good for one round only: what is sent changes in the next.
     """
     made: dict[bytes, Array] = {}
 
@@ -115,7 +115,7 @@ def step_then_mix(
     mixing: Callable[[np.ndarray], np.ndarray] = uniform_weights,
     G: Array | None = None,
 ) -> Result:
-    """Everyone steps and sends the result; a normal worker's next model is what it makes of what it hears.
+    """Everyone steps and sends the result; a normal worker combines what it hears into its next model.
 
     G (N, d) are the directions of the steps, if they are not the gradients.
     """
@@ -136,7 +136,7 @@ def mix_and_step(
     mixing: Callable[[np.ndarray], np.ndarray] = uniform_weights,
     at: str = "own",
 ) -> Result:
-    """Everyone sends its model; a normal worker steps from what it makes of what it hears.
+    """Everyone sends its model; a normal worker combines what it hears, and steps from the result.
 
     The gradient is taken at its "own" model, as it was sent, or at the "mixed" one.
     """

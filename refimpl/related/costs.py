@@ -10,7 +10,7 @@ from refimpl.related.resilient import agreement_rounds
 
 
 def to_neighbours(s: Setting, count: float, itemsize: int | None = None) -> float:
-    """The bytes of so many numbers, of the data's type unless told, to each neighbour; in the mean."""
+    """The bytes of `count` numbers (by default of the data's type) to each neighbour; mean of the workers."""
     neighbours = (s.graph.sum() - len(s.graph)) / len(s.graph)
     return float(neighbours * count * (itemsize or s.X.dtype.itemsize))
 
@@ -33,7 +33,7 @@ def model_and_number(s: Setting, t: int) -> float:
 
 
 def largest_entries(s: Setting, t: int) -> float:
-    """1 % of the entries: values, and places of 4 bytes."""
+    """1 % of the entries: their values, and their positions, of 4 bytes each."""
     count = count_of(0.01, size(s))
     return to_neighbours(s, count) + to_neighbours(s, count, 4)
 

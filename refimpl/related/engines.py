@@ -18,7 +18,7 @@ def find(name: str) -> System:
 
 
 def check(name: str, s: Setting, schedule: Schedule | None = None, rounds: int = 1) -> None:
-    """Raises ValueError, naming the worker, if so many rounds of the system cannot be computed."""
+    """Raises ValueError, naming the worker, if that many rounds of the system cannot be computed."""
     system = find(name)
     if not schedule:
         return check_graph(name, system, s, rounds)

@@ -1,4 +1,4 @@
-"""Systems without screening: D-PSGD, DMSGD, SGP, CHOCO-SGD, FedAvg, and the TV-norm penalty, which resists.
+"""Systems without screening: D-PSGD, DMSGD, SGP, CHOCO-SGD, FedAvg, and the TV-norm penalty, which is robust.
 
 Each is one round in the form of `algorithm.round_`; options come last and have the defaults of the source.
 """
@@ -27,9 +27,10 @@ def d_psgd(
 ) -> Result:
     """x_k' = sum_l w_kl x_l - mu g_k(x_k), w by Metropolis: D-PSGD (Lian et al. 2017).
 
-    Mixing and gradient are independent, the gradient at the own, unmixed model. The order "step-then-mix" is
-    x_k' = sum_l w_kl (x_l - mu g_l(x_l)): most codes, and Koloskova et al. 2020 with graphs that change and
-    local updates (their equations from memory, unverified). Taken: the paper's order, as third parties read it.
+    Mixing and gradient are independent: the gradient is taken at one's own, unmixed model. The order
+    "step-then-mix" is x_k' = sum_l w_kl (x_l - mu g_l(x_l)), as in most codes, and in Koloskova et al. 2020
+    with graphs that change and local updates (their equations from memory, unverified). The default is the
+    paper's order, as third parties read it.
     """
     orders = {"mix-and-step": mix_and_step, "step-then-mix": step_then_mix}
     if order not in orders:
@@ -48,9 +49,9 @@ def dmsgd(
 ) -> Result:
     """X' = P X - mu G(X) + beta P~ (X - X_before), P~ = (1 - omega) I + omega P: DMSGD (Balu et al. 2021).
 
-    P by Metropolis; X_before = X at first. Sent are the model and the momentum X - X_before, which is the
-    system's slot of the memory. Verified (abstract): heavy ball, fixed graph, both are shared. The equation is
-    from memory, unverified, and so are beta and omega; omega = 0 keeps the momentum to oneself, omega = 1
+    P by Metropolis; X_before = X at first. Workers send the model and the momentum X - X_before, which is the
+    system's slot of the memory. Verified (abstract): heavy ball, fixed graph, both are shared. The equation
+    is from memory, unverified, and so are beta and omega; omega = 0 keeps the momentum to oneself, omega = 1
     averages it fully.
     """
     state = begin(s, state, 0 * state.W)
@@ -71,7 +72,7 @@ def sgp(s: Setting, state: State, batch: Array, signals: Array | None = None) ->
 
     x_k <- x_k - mu g_k(z_k); x_k <- sum_l p_kl x_l, u_k <- sum_l p_kl u_l; z_k = x_k / u_k. The columns of p
     sum to 1. `State.W` holds the de-biased z, which is what is reported; the system's two slots of the memory
-    hold x, and u repeated d times. Sent are x and u; the attack is on x, the attackers' u stays 1. The
+    hold x, and u repeated d times. Workers send x and u; the attack is on x, the attackers' u stays 1. The
     momentum of their code is left out.
     """
     xp = module_of(state.W)
@@ -100,14 +101,14 @@ def choco(
 
     y_k = x_k - mu g_k(x_k). Order "mix-and-step", the authors' code: x_k' = y_k + gamma sum_l w_kl (h_l - h_k);
     q_k = Q(x_k' - h_k); h_k' = h_k + q_k. Order "step-then-mix", decentralizepy and, from memory, Algorithm 2
-    of the paper: q_k = Q(y_k - h_k); h_k' = h_k + q_k; x_k' = y_k + gamma sum_l w_kl (h_l' - h_k'). With Q the
-    identity, gamma = 1 and copies that start as the models they are the two orders of D-PSGD. Taken: the
-    order, 1 % and 0.04 of the authors' code for convex problems; the copies of their deep code, as the convex
-    one's need equal initial models.
+    of the paper: q_k = Q(y_k - h_k); h_k' = h_k + q_k; x_k' = y_k + gamma sum_l w_kl (h_l' - h_k'). If Q is
+    the identity, gamma = 1 and the copies start as the models, these are the two orders of D-PSGD. Defaults:
+    order, 1 % and 0.04 of the authors' code for convex problems; the copies of their deep-learning code, as
+    those of the convex code need equal initial models.
 
     Q keeps the `share` of largest entries; 1 is the identity. h is the system's slot of the memory, one copy
-    for all, as everyone hears the same; it starts at "zero" (deep code) or as the "models" (convex code). Sent
-    is q; a lie is compressed, too, as a message has no place for more.
+    for all, as everyone hears the same; it starts at "zero" (deep code) or as the "models" (convex code).
+    Workers send q. A lie is compressed, too, as a message has no room for more.
     """
     if order not in ("mix-and-step", "step-then-mix"):
         raise ValueError(f"unknown order {order!r}, choose from mix-and-step, step-then-mix")
@@ -164,9 +165,9 @@ def tv_penalty(
 def fedavg(s: Setting, state: State, batch: Array, signals: Array | None = None) -> Result:
     """w <- sum_k n_k w_k / sum_k n_k by a server, n_k the rows of client k: FedAvg (McMahan et al. 2017).
 
-    Every client in every round, one local step: the server that peers do without, not a peer-to-peer system.
-    The graph is not used. All clients of the paper start from one model; here from their own, until the first
-    mean.
+    Every client takes one local step in every round. This has the server that peers do without: it is not a
+    peer-to-peer system. The graph is not used. In the paper all clients start from one model; here each
+    starts from its own, until the first mean.
     """
     W_hat, memory = steps(s, state.W, gradients(s, state.W, batch), state)
     sent, xp = messages(s, W_hat, signals), module_of(W_hat)

@@ -1,4 +1,4 @@
-"""Mixing; mixing matrices, on the host: [k, l] is how much worker k takes of l's message; a compressor.
+"""Mixing, mixing matrices on the host ([k, l] is how much worker k takes of l's message), and a compressor.
 
 A graph is a boolean matrix as in `graphs`, A[k, l] = l sends to k, True on the diagonal; here it may be
 directed.
@@ -14,19 +14,19 @@ from refimpl.arrays import Array, module_of, quiet
 
 @quiet
 def combine(weights: Array, W: Array) -> Array:
-    """`aggregate.combine`, (n,), (n, d) -> (d,), to the bit for models side by side in memory.
+    """`aggregate.combine`, (n,), (n, d) -> (d,): the same bits if the models are contiguous in memory.
 
-    It looks for models that are not finite only if the product is not: to look costs more than that.
+    It looks for models that are not finite only if the product is not: looking costs more than the product.
     """
     w = weights @ W
     return w if module_of(W).isfinite(w).all() else aggregate.combine(weights, W)
 
 
 def metropolis_weights(graph: np.ndarray) -> np.ndarray:
-    """w_kl = 1 / (1 + max(d_k, d_l)) on edges, w_kk the rest (Xiao and Boyd 2004), d without the worker itself.
+    """w_kl = 1 / (1 + max(d_k, d_l)) on edges, w_kk the rest (Xiao and Boyd 2004); d_k counts N_k without k.
 
-    Symmetric and doubly stochastic on every undirected graph: (N, N) -> (N, N). The "+ 1" is that of six
-    independent codes; without it (an example of Boyd's group) an even ring never averages.
+    Symmetric and doubly stochastic on every undirected graph: (N, N) -> (N, N). Six independent codes have
+    the "+ 1"; without it (as in an example of Boyd's group) an even ring never averages.
     Raises ValueError, naming a worker, if the graph is directed.
     """
     one_way = np.argwhere(graph & ~graph.T)
@@ -46,7 +46,7 @@ def uniform_weights(graph: np.ndarray) -> np.ndarray:
 
 
 def push_weights(graph: np.ndarray) -> np.ndarray:
-    """p_kl = 1 / (1 + out-degree of l): a sender shares itself out equally. Columns sum to 1, rows need not.
+    """p_kl = 1 / (1 + out-degree of l): a sender splits its message evenly. Columns sum to 1, rows need not.
 
     Assran et al. 2019 ("uniform mixing" in their code). (N, N) -> (N, N), for any directed graph.
     """
@@ -59,8 +59,8 @@ def push_weights(graph: np.ndarray) -> np.ndarray:
 def top_k(x: Array, k: int) -> Array:
     """x with all but its k largest entries, by magnitude, set to 0; ties to the lowest index. (d,) -> (d,).
 
-    With k = d, the identity. Over the whole vector; the deep-learning code of Koloskova et al. does so tensor
-    by tensor.
+    With k = d, the identity. This is over the whole vector; the deep-learning code of Koloskova et al. goes
+    tensor by tensor.
     """
     xp = module_of(x)
     largest = xp.argsort(-abs(x), kind="stable")[:k]

@@ -1,7 +1,7 @@
 """Systems that screen: BRIDGE, ByRDiE, MOZI, ClippedGossip, LEARN, IOS, and multi-task learning.
 
-Each is one round in the form of `algorithm.round_`; options come last and have the defaults of the source but
-for `mozi`'s share. Step sizes are the setting's.
+Each is one round in the form of `algorithm.round_`; options come last and have the defaults of the source,
+except `mozi`'s share. Step sizes are the setting's.
 """
 
 import math
@@ -44,28 +44,29 @@ def bridge(
 ) -> Result:
     """x_k' = screen(x_l : l in N_k) - mu g_k(x_k): BRIDGE (Fang, Yang and Bajwa 2022).
 
-    Screens, of models as they were sent: T `rules.own_trimmed_mean`, M the median of each coordinate, own model
-    included, K Krum, own model included, B `rules.bridge_b`. Krum is that of Blanchard et al. 2017; the
-    authors' code sums plain distances, that to itself too, and screens weights and biases apart. The gradient
-    is taken at the own model: the paper (from memory, unverified) and another group's code; the authors' code
-    takes it at="mixed". Theirs is the gradient of all local data and their steps fall as 0.1 / (t + 1), or are
-    Adam's; here, as everywhere, it is that of the batch, and steps are the setting's. Neighbours that it asks
-    for: T and M 2f + 1, B max(4f, 3f + 2), by the paper (from memory, unverified; their code has 2f + 2 and 4f,
-    for its CNN 4f + 2); K 2f + 2, as their code does; the paper, 2f + 3.
+    Screens of the models as they were sent: T is `rules.own_trimmed_mean`, M the median of each coordinate
+    and K Krum, both with one's own model, B `rules.bridge_b`. Krum is that of Blanchard et al. 2017; the
+    authors' code sums plain distances, including that to itself, and screens weights and biases separately.
+    The gradient is taken at one's own model, as in the paper (from memory, unverified) and another group's
+    code; the authors' code takes it at="mixed". Their gradient is over all local data, and their steps fall
+    as 0.1 / (t + 1), or are Adam's; here, as everywhere, the gradient is over the batch, and steps are the
+    setting's. Neighbours needed: T and M 2f + 1, B max(4f, 3f + 2), as in the paper (from memory, unverified;
+    their code has 2f + 2 and 4f, for its CNN 4f + 2); K 2f + 2, as in their code; the paper has 2f + 3.
     """
     return mix_and_step(s, state, batch, signals, SCREENS[screen](), at=at)
 
 
 @quiet
 def byrdie(s: Setting, state: State, batch: Array, signals: Array | None = None, at: str = "own") -> Result:
-    """BRIDGE-T coordinate by coordinate, the others' new values in place: ByRDiE (Yang and Bajwa 2019).
+    """BRIDGE-T coordinate by coordinate, with the new values of those before: ByRDiE (Yang and Bajwa 2019).
 
     For c = 0, 1, ...: everyone sends [x_k]_c; [x_k]_c <- trimmed mean of what it hears - mu [g_k]_c, before the
-    next coordinate is sent; one inner pass. That order, and one pass, as in the authors' code; trimming and the
-    gradient at the own model as in `bridge`, by the paper (from memory, unverified). The authors' code trims
-    the own value with the rest and takes the gradient at="mixed", where coordinate c has its screened value
-    already; its steps fall as 0.1 / (t + 1). Asked for are 2f + 1 neighbours, as in the paper (from memory); in
-    the code 4f. It costs d gradients a worker and round: see SYSTEMS for the largest problem.
+    next coordinate is sent; one inner pass. The order and the single pass are those of the authors' code;
+    trimming, and the gradient at one's own model, are as in `bridge`, by the paper (from memory, unverified).
+    The authors' code trims one's own value with the rest and takes the gradient at="mixed", where coordinate
+    c already has its screened value; its steps fall as 0.1 / (t + 1). 2f + 1 neighbours are needed, as in the
+    paper (from memory); in the code 4f. It costs d gradients per worker and round: see `costs.small` for
+    the largest problem.
     """
     if at not in ("own", "mixed"):
         raise ValueError(f'gradients are taken at the "own" or the "mixed" model, got {at!r}')
@@ -98,10 +99,10 @@ def mozi(
 ) -> Result:
     """x_k' = alpha x_k + (1 - alpha) mean of accepted x_l - mu g_k(x_k): MOZI, UBAR (Guo et al. 2021).
 
-    See `rules.mozi`. As four independent codes have it; the authors' was not found. `share` is rho, the share
-    of the neighbours that goes to the second stage, rounded down but at least one (the codes have 0.4 to 1);
-    None takes |N_k| - f, f being all attackers, wherever they are. The sample that decides is the round's
-    batch, which the gradient is taken on too.
+    See `rules.mozi`. As in four independent codes; the authors' was not found. `share` is rho, the share of
+    the neighbours that goes to the second stage, rounded down but at least one (the codes have 0.4 to 1);
+    None takes |N_k| - f, f being the number of all attackers, wherever they are. Risks are on the round's
+    batch, on which the gradient is taken, too.
     """
 
     def accept(h: Heard) -> Array:
@@ -156,10 +157,9 @@ def agreement_rounds(t: int) -> int:
 
 
 def in_time(s: Setting, k: int, turn: int) -> np.ndarray:
-    """Whom worker k hears in time: all but f normal workers, each turn others. (n - f,), ascending.
+    """Whom worker k hears in time: all but f normal workers, different ones each turn. (n - f,), ascending.
 
-    The network may delay whom it likes; here it is f of the normal ones in a row, so that all attackers are
-    heard.
+    The network may delay anyone. Here it delays f consecutive normal workers, so all attackers are heard.
     """
     others = s.normal[s.normal != k]
     late = np.roll(others, -(k + turn))[: len(s.attackers)]
@@ -173,13 +173,13 @@ def learn(
     """Collaborative learning in the jungle (El-Mhamdi et al. 2021), on a complete graph; R is ICwTM or MDA.
 
     G_k = R(gradients), then ceil(log2 t) times G_k = R(the others' G); y_k = x_k - mu G_k; x_k' = R(y). Nobody
-    waits for more than n - f messages: see `in_time`. So in the authors' Garfield code, where only data that
-    are not iid have it `iterated`; but there gradients are taken at the asker's model, here at the sender's
+    waits for more than n - f messages: see `in_time`. The authors' Garfield code does the same, `iterated`
+    only for data that are not iid. But there gradients are taken at the asker's model, here at the sender's
     own, as in the paper (from memory, unverified; so is the name ICwTM). R is `aggregate.trimmed_mean`, f off
-    each side, or `rules.minimum_diameter_average`; the own value is one like any other. Sent are gradients, all
-    G, models; each is attacked. They start from equal models; here from what they are given. Their bounds
-    (abstracts): n >= 3f + 1 for the trimmed mean with reliable broadcast, n >= 6f + 1 for MDA; refused is
-    n < 3f + 1, and MDA over too many subsets.
+    each side, or `rules.minimum_diameter_average`; one's own value counts like any other. Workers send
+    gradients, all G, and models; each is attacked. The authors' workers start from equal models; here
+    they start from what they are given. The authors' bounds (abstracts): n >= 3f + 1 for the trimmed mean
+    with reliable broadcast, n >= 6f + 1 for MDA. Refused here: n < 3f + 1, and MDA over too many subsets.
     """
     rule, f, exchanges = AGREEMENTS[agreement], len(s.attackers), 1
     if iterated:
@@ -221,8 +221,8 @@ def multi_task(
     """Step, then Eq. (6) with running averages of the risks: Li, Abbas and Koutsoukos 2020 (authors' code).
 
     L_kl <- (1 - nu) L_kl + nu r_k(y_l) on the batch, 1 at first; c = `adaptive_weights` of row k over N_k. An
-    average that is lost to an infinite risk starts again (`released.smooth`). L (N, N) is in the system's slots
-    of the memory, a row of L at a worker's place, filled up with zeros.
+    average that is lost to an infinite risk starts again (`released.smooth`). L (N, N) is in the system's
+    slots of the memory, row k at worker k's place, padded with zeros.
     """
     xp, (N, d) = module_of(state.W), state.W.shape
     slots = -(-N // d)

@@ -1,4 +1,4 @@
-"""What a worker makes of the models that it hears; the table RULES of those that Algorithm 1 could use.
+"""What a worker makes of the models that it hears; the table RULES has those that Algorithm 1 could use.
 
 W (n, d) are the models of a neighbourhood, the receiver's own at position `own`, f is the number of attackers.
 Ties go to the lowest index. A model that is not finite, or whose square overflows, is infinitely far from all.
@@ -75,8 +75,9 @@ def repeated_krum(W: Array, f: int) -> Array:
 def bulyan(W: Array, f: int) -> Array:
     """The mean of the n - 4f values nearest to the median, per coordinate, of what `repeated_krum` picks.
 
-    Bulyan (El-Mhamdi et al. 2018; from memory, unverified, and so in the code of Wu et al. 2023, but with the
-    lower of two middle values for the median; here their mean; others pick n - 2f - 2). (n, d) -> (d,).
+    Bulyan (El-Mhamdi et al. 2018; from memory, unverified). (n, d) -> (d,). The code of Wu et al. 2023 does
+    the same, but takes the lower of two middle values for the median; here it is their mean. Others pick
+    n - 2f - 2.
     Raises ValueError unless n >= 4f + 3.
     """
     require_bulyan(len(W), f)
@@ -97,7 +98,7 @@ def minimum_diameter_average(W: Array, f: int) -> Array:
     """The mean of the n - f models with the smallest diameter: MDA (El-Mhamdi et al. 2021).
 
     (n, d) -> (d,). The first subset in lexicographic order wins, as in the authors' code; one with a model that
-    is not finite has an infinite diameter. Raises ValueError unless n >= 2f + 1 and the subsets can be counted.
+    is not finite has an infinite diameter. Raises ValueError unless n >= 2f + 1 and subsets are few enough.
     """
     require_mda(len(W), f)
     D = to_host(squared_distances(W))
@@ -133,8 +134,8 @@ def own_trimmed_mean(W: Array, own: int, f: int) -> Array:
     """The mean of one's own value and the neighbours' without their f lowest and f highest: (n, d) -> (d,).
 
     BRIDGE-T (Fang et al. 2022) and ByRDiE (Yang and Bajwa 2019): y_k = (w_k + sum of the |N_k| - 2f values
-    left) / (|N_k| - 2f + 1), N_k without k. From memory of both papers, unverified; so in the code of Wu et al.
-    2023 and one other. The authors' own code sorts the own value with the rest: `aggregate.trimmed_mean`.
+    left) / (|N_k| - 2f + 1), N_k without k. Both papers from memory, unverified; the code of Wu et al. 2023
+    and one other do this. The authors' code sorts one's own value with the rest: `aggregate.trimmed_mean`.
     NaN counts as +infinity.
     """
     others = ascending(W[module_of(W).asarray(np.delete(np.arange(len(W)), own))])
@@ -143,7 +144,7 @@ def own_trimmed_mean(W: Array, own: int, f: int) -> Array:
 
 
 def require_neighbours(name: str, n: int, f: int, least: int, formula: str) -> None:
-    """Raises ValueError unless a neighbourhood of n models has at least so many neighbours."""
+    """Raises ValueError unless a neighbourhood of n models has at least `least` neighbours."""
     if n - 1 < least:
         raise ValueError(f"{name} needs {formula} neighbours, got {n - 1}, f={f}")
 
@@ -160,10 +161,10 @@ def bridge_b(W: Array, f: int) -> Array:
 
 @quiet
 def iterative_outlier_scissor(W: Array, own: int, weights: Array, f: int) -> Array:
-    """f times drops the neighbour farthest from the weighted mean of what is left; then that mean: IOS.
+    """Drops the neighbour farthest from the weighted mean of what is left, f times; then that mean: IOS.
 
-    Wu, Chen and Ling 2023 (authors' code). The own model is never dropped. (n, d), (n,) -> (d,).
-    A mean leaves out models that are not finite, until it is the last one.
+    Wu, Chen and Ling 2023 (authors' code). One's own model is never dropped. (n, d), (n,) -> (d,).
+    All means but the last leave out models that are not finite.
     """
     left = np.ones(len(W), dtype=bool)
     finite = to_host(module_of(W).isfinite((W * W).sum(axis=-1)))
@@ -208,10 +209,10 @@ def oracle_radius(W: Array, own: int, weights: Array, honest: np.ndarray) -> flo
 def adaptive_radius(W: Array, own: int, weights: Array, f: int) -> float:
     """The oracle's radius without an oracle: the nearest models stand for the honest ones.
 
-    As in the code of Gaucher et al. 2025: the models by distance, the own one first; those are taken before
-    which and with which the weight is below 1 - delta; tau^2 = sum over taken l of c_l |w_l - w_own|^2 / delta.
-    They have equal weights, delta being f of them; here it is the sum of the f largest weights of neighbours.
-    To reach 1 - delta up to rounding is to reach it.
+    As in the code of Gaucher et al. 2025: models are taken in order of distance, one's own first, as long as
+    their total weight is below 1 - delta; tau^2 = sum over taken l of c_l |w_l - w_own|^2 / delta. That code
+    has equal weights, delta being f of them; here delta is the sum of the f largest weights of neighbours. A
+    total that equals 1 - delta up to rounding is not below it.
     """
     c = to_host(weights)
     delta = np.sort(np.delete(c, own))[::-1][:f].sum()
@@ -230,10 +231,10 @@ def adaptive_radius(W: Array, own: int, weights: Array, f: int) -> float:
 def mozi(W: Array, own: int, risks: Array, count: int, alpha: float = 0.5, empty: str = "nearest") -> Array:
     """alpha w_own + (1 - alpha) times the mean of the accepted neighbours (Guo et al. 2021).
 
-    (n, d), (n,) -> (d,). Of the `count` neighbours nearest to the own model, accepted are those whose risk is
-    no higher than the own one. If there are none, the "nearest" is (MOZI, by two codes), or the one with the
-    "lowest-risk" of the count (UBAR, by two others); the authors' code was not found. A model that is not
-    finite is not accepted; if all are such, the own model stays.
+    (n, d), (n,) -> (d,). Of the `count` neighbours nearest to one's own model, those with a risk no higher
+    than one's own are accepted. If there are none, the "nearest" is accepted (MOZI, in two codes), or the one
+    of the `count` with the "lowest-risk" (UBAR, in two others); the authors' code was not found. A model that
+    is not finite is not accepted; if no neighbour's is finite, the worker keeps its own model.
     """
     if empty not in ("nearest", "lowest-risk"):
         raise ValueError(f'mozi without an accepted model takes "nearest" or "lowest-risk", got {empty!r}')

@@ -27,14 +27,14 @@ def stream(seed: int, t: int) -> np.random.Generator:
 def thinned(graph: np.ndarray, p: float, rng: np.random.Generator) -> np.ndarray:
     """Each edge of the graph, both ways together, with probability p (Peng et al. 2021).
 
-    What they intend: their code thins the thinned graph again, so that edges vanish for good.
+    This is what they intend; their code thins the thinned graph again, so that edges vanish for good.
     """
     upper = np.triu(graph & (rng.random(graph.shape) < p), k=1)
     return upper | upper.T | np.eye(len(graph), dtype=bool)
 
 
 def one_way(graph: np.ndarray, p: float, rng: np.random.Generator) -> np.ndarray:
-    """Each direction of each edge with probability p, on its own: a directed graph, as messages get lost."""
+    """Each direction of each edge with probability p, independently: directed, as messages get lost."""
     return (graph & (rng.random(graph.shape) < p)) | np.eye(len(graph), dtype=bool)
 
 
@@ -117,7 +117,7 @@ SCHEDULES = {
 
 
 def read_rounds(path: str | Path) -> Rounds:
-    """Reads a file with one edge per line, as `graphs.read_edges`, and a line --- between two rounds.
+    """Reads a file with one edge per line, like `graphs.read_edges`, and a line --- between two rounds.
 
     "0 1": the two hear each other; "0 > 1": 0 sends to 1.
     """
@@ -151,9 +151,9 @@ def periodic(n: int, rounds: Rounds) -> Schedule:
 
 
 def build(schedule: str | Rounds, graph: np.ndarray, seed: int) -> Schedule:
-    """The schedule of that name on a graph, with its number behind a colon if it takes one: "thinned:0.3".
+    """The schedule of that name on a graph, with its number after a colon if it takes one: "thinned:0.3".
 
-    Rounds that were read from a file stand for themselves, whatever the graph.
+    Rounds that were read from a file are used as they are, whatever the graph.
     """
     if not isinstance(schedule, str):
         return periodic(len(graph), schedule)

@@ -34,7 +34,7 @@ class System(NamedTuple):
     label: str  # its name in a figure
     needs: str  # what a worker must know besides its own data and what it hears
     bytes: Callable[[Setting, int], float]
-    """(setting, round) -> bytes that a worker sends to all its neighbours, in the mean of the workers"""
+    """(setting, round) -> bytes that a worker sends to all its neighbours, mean over the workers"""
     requires: str = ""  # of a neighbourhood and of the graph, in words
     require: Callable[[int, int], None] = lambda n, f: None
     """raises ValueError if it is not defined for a neighbourhood of n models with f attackers"""
