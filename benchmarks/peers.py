@@ -31,7 +31,7 @@ What `python -m refimpl.audit` says about ByzFL {byzfl} and Flower {flwr}, from 
 `python benchmarks/peers.py --write`.
 
 Most differences are choices of definition, not mistakes: the literature leaves them open, and each library is
-consistent with itself. Who compares the numbers of two papers has to know which choice was made; that is all
+consistent with itself. Anyone who compares the numbers of two papers must know which choice was made; that is all
 that this page is for. Hostile inputs (NaN, infinities, 1e300) and those far from the origin (models near 1e6
 that differ by 1e-6) are counted apart from the ordinary ones: not every library is made for them.
 """
@@ -149,7 +149,7 @@ def section(title: str, peers: list[Peer], names: list[str]) -> str:
     judged = [(peer, judge(peer.function, peer.kind, form=peer.form, shrinks=False)) for peer in peers]
     notes = [line for line in (odd(*pair) for pair in judged) if line]
     left = ", ".join(f"`{name}`" for name in names if name not in {peer.name for peer in peers})
-    lines = [f"## {title}", "", "| call | judged as | told | agrees with the definition | remark |"]
+    lines = [f"## {title}", "", "| call | judged as | verdict | agrees with the definition | remark |"]
     lines += ["|---|---|---|---|---|", *(row(*pair) for pair in judged), ""]
     lines += ["Also noticed:", "", *notes, ""] if notes else []
     return "\n".join([*lines, f"Not judged, because there is no definition of them here: {left}."])
