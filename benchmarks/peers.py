@@ -32,8 +32,8 @@ What `python -m refimpl.audit` says about ByzFL {byzfl} and Flower {flwr}, from 
 
 Most differences are choices of definition, not mistakes: the literature leaves them open, and each library is
 consistent with itself. Anyone who compares the numbers of two papers must know which choice was made; that is
-all that this page is for. Hostile inputs (NaN, infinities, 1e300) and those far from the origin (models near 1e6
-that differ by 1e-6) are counted apart from the ordinary ones: not every library is made for them.
+all that this page is for. Hostile inputs (NaN, infinities, 1e300) and those far from the origin (models near
+1e6 that differ by 1e-6) are counted apart from the ordinary ones: not every library is made for them.
 """
 
 
