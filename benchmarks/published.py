@@ -30,7 +30,7 @@ from threadpoolctl import threadpool_limits
 
 import refimpl
 from refimpl.experiments.cli import Parser, whole_number
-from refimpl.experiments.endings import ended
+from refimpl.experiments.endings import ended, reason
 from refimpl.experiments.files import write
 from refimpl.experiments.summary import csv_text
 
@@ -74,8 +74,14 @@ def main(argv: list[str] | None = None) -> int:
         parser.error("--kept needs --out")
     if options.out:
         options.out.mkdir(parents=True, exist_ok=True)
+    rows: list[Row] = []
     with threadpool_limits(1):
-        rows = [r for name in tables for r in show(kept(name) if is_file(name) else cells_of(name, options))]
+        for name in tables:
+            try:
+                data = None if is_file(name) else load(options.data_dir, TABLES[name].symmetric)
+            except ValueError as error:
+                parser.error(reason(error))
+            rows += show(cells_of(name, data, options) if data else kept(name))
     if not rows:
         print("no numbers: without --kept they are computed", file=sys.stderr)
     if options.csv and rows:
@@ -110,11 +116,11 @@ def place(row: Row) -> tuple[int, ...]:
     return (*first, *(inside[::-1] if table == "wu" else inside), int(row["rounds"]), int(row["seed"]))
 
 
-def cells_of(name: str, options: argparse.Namespace) -> Iterator[Row]:
+def cells_of(name: str, data: Data, options: argparse.Namespace) -> Iterator[Row]:
     """The cells of a table that were asked for, computed or from their files."""
     table = TABLES[name]
     rounds, partition = options.rounds or table.rounds, options.partition if name == "ios" else "iid"
-    for cell in table.cells(load(options.data_dir, table.symmetric), options):
+    for cell in table.cells(data, options):
         facts = {"table": name, "partition": partition, "row": cell.row, "column": cell.column}
         facts |= {"theirs": cell.theirs, "rounds": rounds, "of": table.rounds, "seed": options.seed}
         path = path_of(facts, options.out)

@@ -22,6 +22,7 @@ from refimpl.aggregate import RULES
 from refimpl.attacks import ATTACKS
 from refimpl.experiments.endings import ended
 from refimpl.experiments.files import write
+from refimpl.experiments.runs import as_row
 from refimpl.experiments.tasks import TASKS
 from refimpl.related import SYSTEMS
 
@@ -29,9 +30,11 @@ DOCS = Path(__file__).parents[1] / "docs"
 CSV, PAGE, FIGURE = DOCS / "results" / "systems.csv", DOCS / "RESULTS.md", DOCS / "systems.png"
 BEGIN, END = "<!-- systems.py writes from here -->", "<!-- to here -->"
 CONFIG = ["task", "rule", "attack", "seed", "attackers", "workers", "epochs", "graph", "risk", "optimizer"]
-CONFIG += ["lr", "batch_size", "partition", "dtype"]
+CONFIG += ["lr", "batch_size", "partition", "dtype", "features", "l2", "graph_schedule"]
 LAST = ["worst_own", "mean_own", "worst_whole", "mean_whole", "not_finite"]
 COLUMNS = [*CONFIG, *LAST, "bytes_per_round", "rounds", "seconds", "version", "code"]
+WORDS = {"task", "rule", "attack", "graph", "risk", "optimizer", "partition", "dtype", "features"}
+WORDS |= {"graph_schedule", "version", "code"}
 COUNT, MAJORITY = "the number of attackers", "that most are honest"
 NEEDS = dict.fromkeys(RULES, "nothing") | {name: system.needs for name, system in SYSTEMS.items()}
 NEEDS |= {"medoid": MAJORITY, "median": MAJORITY, "trimmed-mean": COUNT, "krum": COUNT}
@@ -44,25 +47,25 @@ Row = dict[str, Any]
 
 def row_of(result: dict[str, Any]) -> Row:
     """A run's file as a row."""
-    c, versions = result["config"], result["versions"]
-    row = {name: c[name] for name in CONFIG} | {name: result["history"][name][-1] for name in LAST}
-    row |= {"bytes_per_round": result["bytes_per_round"], "rounds": result["rounds_per_epoch"] * c["epochs"]}
-    row |= {"seconds": round(result["seconds"], 1), "version": versions["refimpl"], "code": versions["code"]}
-    return row
+    rounds = result["rounds_per_epoch"] * result["config"]["epochs"]
+    costs = {"bytes_per_round": result["bytes_per_round"], "rounds": rounds}
+    row = as_row(result) | costs | {"seconds": round(result["seconds"], 1)}
+    return {name: row[name] for name in COLUMNS}
 
 
 def read(path: Path) -> list[Row]:
-    """The rows of the CSV, numbers as numbers. Of a file without partitions, they are the tasks' own."""
+    """The rows of the CSV, numbers as numbers. What an older file does not say is as the task has it."""
     if not path.exists():
         return []
-    words = {"task", "rule", "attack", "graph", "risk", "optimizer", "partition", "dtype", "version", "code"}
     with path.open(newline="") as file:
-        rows = [{"partition": usual_partition(row["task"])} | row for row in csv.DictReader(file)]
-    return [{k: v if k in words else float(v) for k, v in row.items()} for row in rows]
+        rows = [usual(row["task"]) | row for row in csv.DictReader(file)]
+    return [{k: v if k in WORDS else float(v) for k, v in row.items()} for row in rows]
 
 
-def usual_partition(task: str) -> str:
-    return TASKS[task].defaults["partition"]
+def usual(task: str) -> Row:
+    """What runs of a task have unless told otherwise."""
+    defaults = TASKS[task].defaults
+    return {name: defaults[name] for name in ("partition", "features")} | {"l2": 0, "graph_schedule": ""}
 
 
 def collect(folders: Iterable[Path], path: Path = CSV) -> int:
@@ -168,7 +171,7 @@ def section(rows: list[Row]) -> str:
     for (task, attackers), some in parts(rows).items():
         rates = sorted({f"{row['lr']:g}" for row in some})
         facts = f"{some[0]['workers']:.0f} workers, {attackers} attackers, {some[0]['epochs']:.0f} epochs"
-        if unusual := sorted({row["partition"] for row in some} - {usual_partition(task)}):
+        if unusual := sorted({row["partition"] for row in some} - {usual(task)["partition"]}):
             facts += f", partition {' or '.join(unusual)}"
         facts += f", {seeds(some)}, learning rate {' or '.join(rates)}, {len(some)} runs."
         own, whole = (winners(some, measure) for measure in ("worst_own", "mean_whole"))

@@ -282,7 +282,7 @@ MUTANTS = [
      oracle("clipped-gossip")),
     ("clips each coordinate", rules, "clipped_gossip", clips_coordinates, test("clip_by_hand"),
      oracle("clipped-gossip-oracle")),
-    ("momentum that fades the gradient", SYSTEMS, "clipped-gossip", options(momentum=0.5),
+    ("half of the momentum", SYSTEMS, "clipped-gossip", options(momentum=0.5),
      oracle("clipped-gossip")),
     ("an oracle that counts the attackers' distances", rules, "oracle_radius",
      lambda f: lambda W, own, c, honest: float(

@@ -99,6 +99,13 @@ def test_a_wrong_command_is_one_line(published, capsys, command, message):
     assert message in capsys.readouterr().err
 
 
+def test_missing_data_are_one_line(published, capsys, monkeypatch, tmp_path):
+    monkeypatch.setattr(published, "load", importlib.import_module("published_common").load)
+    with pytest.raises(SystemExit, match="2"):
+        published.main(["wu", "--data-dir", str(tmp_path)])
+    assert "MNIST needs train-images-idx3-ubyte or" in capsys.readouterr().err.splitlines()[-1]
+
+
 def graph_of(ios, attack):
     graph = graphs.from_edges(12, ios.IOS_EDGES)
     if attack == "none":

@@ -125,6 +125,17 @@ def test_radii_by_hand():
     assert rules.adaptive_radius(W, 0, c, 1) == pytest.approx(1.0)  # 3/4 is reached with -2: it is left out
     assert rules.oracle_radius(W, 0, c, honest | True) == np.inf
     assert rules.adaptive_radius(W, 0, c, 0) == np.inf
+    W[2] = np.nan  # which clipped_gossip leaves out
+    assert rules.oracle_radius(W, 0, c, honest) == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("n", [10, 131, 200])
+def test_the_adaptive_radius_takes_as_many_models_in_single_precision(n):
+    """Of n - 1 others at distance 1, n - f - 2 are taken, the last of which stays below 1 - f / n."""
+    W, c = np.ones((n, 1), np.float32), np.full(n, 1 / n, np.float32)
+    W[0] = 0
+    for f in range(1, n - 1):
+        assert rules.adaptive_radius(W, 0, c, f) == pytest.approx(((n - f - 2) / f) ** 0.5, rel=1e-5)
 
 
 def test_mozi_by_hand():
@@ -134,6 +145,8 @@ def test_mozi_by_hand():
     assert_allclose(rules.mozi(W, 0, risks, 2, empty="lowest-risk"), [-1.0])
     assert_allclose(rules.mozi(W, 0, np.array([0.5, 0.5, 0.6, 0.1]), 3), [5.5 / 2])  # as good is good enough
     assert_allclose(rules.mozi(W, 0, risks, 2, alpha=0.9), [0.1])
+    lost = np.array([0.5, 0.7, np.nan, 0.1])
+    assert_allclose(rules.mozi(W, 0, lost, 2, empty="lowest-risk"), [0.5])  # NaN is not the lowest
 
 
 # --- Weights, compressor ------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from numpy.testing import assert_allclose
 from refimpl import models, related
 from refimpl.aggregate import RULES
 from refimpl.experiments import cli, fingerprint, grid, runs, tables, tasks
-from refimpl.related import SYSTEMS
+from refimpl.related import SYSTEMS, schedules
 from refimpl.related.schedules import SCHEDULES
 
 CONFIG = tasks.Config(
@@ -98,10 +98,21 @@ def test_a_schedule_from_a_file_is_a_run_that_is_found_again(tmp_path):
     assert cli.main("spambase", options) == 0
     assert path.stat().st_mtime_ns == written
     assert result["bytes_per_round"] == (D + 1) * 8 / 2  # of four rounds, two
-    row = runs.as_row(result)
-    assert row["graph_schedule"] == "edges"
+    row = runs.as_row(result)["graph_schedule"]
+    assert row.startswith("edges ")
+    other = result | {"config": result["config"] | {"graph_schedule": [[[0, 1]]]}}
+    assert runs.as_row(other)["graph_schedule"] != row
     with pytest.raises(SystemExit):
         cli.main("spambase", ["--rules", "d-psgd", *options[2:]])  # which needs edges both ways
+
+
+def test_no_round_is_timed_that_the_run_does_not_have(monkeypatch):
+    """A schedule was checked for the run's own four rounds only."""
+    seen = []
+    graphs = schedules.build("every:1", np.ones((10, 10), dtype=bool), 0)
+    monkeypatch.setattr(grid, "schedule_of", lambda c, s: lambda t: seen.append(t) or graphs(t))
+    assert grid.seconds(config(graph_schedule="every:1"), None) > 0
+    assert max(seen) == 4
 
 
 def test_agreement_is_counted_round_by_round():

@@ -19,6 +19,7 @@ def result(rule, attack, seed, worst, sent=86544.0, attackers=3):
     config = {"task": "spambase", "rule": rule, "attack": attack, "seed": seed, "attackers": attackers}
     config |= {"workers": 10, "epochs": 200, "graph": "complete", "risk": "local", "optimizer": "sgd"}
     config |= {"lr": 0.01, "batch_size": 20, "partition": "nonuniform", "dtype": "float64"}
+    config |= {"features": "standardised", "l2": 0.0, "graph_schedule": "", "released": []}
     history = {"worst_own": [0.1, worst], "mean_own": [0.2, worst], "worst_whole": [0.3, worst]}
     history |= {"mean_whole": [0.4, worst - 0.1], "not_finite": [0, 0]}
     facts = {"bytes_per_round": sent, "rounds_per_epoch": 19, "seconds": 1.26}
@@ -51,15 +52,18 @@ def test_a_row_is_a_run(rows):
 
 
 def test_an_old_file_has_the_partitions_of_its_tasks(systems, rows, tmp_path):
-    """The run of another partition is another run."""
+    """The run of another partition is another run, and so is that of another schedule."""
     new, old = tmp_path / "new" / "systems.csv", tmp_path / "old.csv"
     lines = [line.split(",") for line in new.read_text().splitlines()]
-    at = lines[0].index("partition")
-    old.write_text("".join(",".join(line[:at] + line[at + 1 :]) + "\n" for line in lines))
+    missing = [lines[0].index(name) for name in ("partition", "features", "l2", "graph_schedule")]
+    kept = [[word for at, word in enumerate(line) if at not in missing] for line in lines]
+    old.write_text("".join(",".join(line) + "\n" for line in kept))
     assert systems.read(old) == rows
-    other = RUNS[0] | {"config": RUNS[0]["config"] | {"partition": "iid"}}
-    (tmp_path / "iid.json").write_text(json.dumps(other))
-    assert systems.collect([tmp_path], old) == len(RUNS) + 1
+    others = {"partition": "iid"}, {"graph_schedule": "thinned:0.3"}, {"graph_schedule": [[[0, 1]]]}
+    for i, other in enumerate(others):
+        config = RUNS[0]["config"] | other
+        (tmp_path / f"other{i}.json").write_text(json.dumps(RUNS[0] | {"config": config}))
+    assert systems.collect([tmp_path], old) == len(RUNS) + 3
 
 
 def test_the_section_names_a_partition_that_is_not_the_tasks_own(systems, rows):

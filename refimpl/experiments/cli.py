@@ -156,7 +156,9 @@ def in_common(runs: list[Config]) -> str:
     facts["attackers"] = {c.attackers for c in runs if ATTACKS[c.attack].lies} or {0}
     names = ("epochs", "risk", "optimizer", "lr", "batch_size", "partition", "features", "dtype", "seed")
     facts |= {name: {getattr(c, name) for c in runs} for name in names}
-    facts["graph"] = {c.graph if isinstance(c.graph, str) else "from a file" for c in runs}
+    for name in ("graph", "graph_schedule"):
+        values = [getattr(c, name) for c in runs]
+        facts[name] = {value if isinstance(value, str) else "from a file" for value in values if value}
     told = [f"{name.replace('_', '-')} {found.pop()}" for name, found in facts.items() if len(found) == 1]
     protocols = {protocol(dataclasses.asdict(c)) for c in runs}
     return ", ".join(told + (list(protocols) if len(protocols) == 1 else []))

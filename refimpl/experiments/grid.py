@@ -130,10 +130,10 @@ def seconds(config: Config, data_dir: str | None, threads: int = 1) -> float:
     with parts.threads(threads):
         computed = engine(config, setting)
         rounds = train.rounds(setting, knowing_labels(setting, W), config.seed, computed)
-        next(rounds)  # the first one warms up
-        times = [_timed(lambda: arrays.to_host(next(rounds).state.W))]  # waits for a device
-        while sum(times) < 0.5 and len(times) < 30:
-            times.append(_timed(lambda: arrays.to_host(next(rounds).state.W)))
+        most = min(rounds_of(config, setting), 31)  # a schedule may not go on for longer
+        times: list[float] = []
+        while len(times) < min(2, most) or (sum(times[1:]) < 0.5 and len(times) < most):
+            times.append(_timed(lambda: arrays.to_host(next(rounds).state.W)))  # waits for a device
         rows, X, y = 50, setting.X[:, :50], setting.y[:, :50]
         some = train.HeldOut(test.X[:rows], test.y[:rows], test.own[:, :rows])
         evaluate = functools.partial(train.evaluate, setting._replace(X=X, y=y), some, W, computed)
@@ -141,7 +141,7 @@ def seconds(config: Config, data_dir: str | None, threads: int = 1) -> float:
     scale = max(1, (len(test.X) + setting.X.shape[1]) / (2 * rows))
     per_epoch = draws.rounds_per_epoch(train.sizes(setting), config.batch_size)
     evaluations = len(train.evaluated(config.epochs, TASKS[config.task].evaluate_every))
-    a_round = statistics.median(times) * growth(config, setting, 1 + len(times))
+    a_round = statistics.median(times[1:] or times) * growth(config, setting, len(times))  # the first warms up
     return config.epochs * per_epoch * a_round + evaluations * scale * evaluation
 
 

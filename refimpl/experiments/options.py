@@ -91,6 +91,7 @@ def listing(title: str, table: dict[str, Any]) -> str:
         number = getattr(entry, "number", "")
         reference = "" if entry.reference == "-" else f" [{entry.reference}]"
         knows = f"; knows {entry.knows}" if getattr(entry, "lies", False) else ""
+        knows = f"; must know {entry.needs}" if getattr(entry, "needs", "nothing") != "nothing" else knows
         needs = f"; needs {entry.requires}" if getattr(entry, "requires", "") else ""
         name = f"{name}:{number} " if number else f"{name} "
         text = f"{name:22}{entry.about}{reference}{knows}{needs}"

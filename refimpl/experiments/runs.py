@@ -13,7 +13,7 @@ from typing import Any
 
 from refimpl.aggregate import RULES
 from refimpl.attacks import ATTACKS
-from refimpl.experiments.fingerprint import code_of_rule, seal
+from refimpl.experiments.fingerprint import code_of_rule, seal, sha256
 from refimpl.experiments.summary import Results, Row, csv_text
 from refimpl.experiments.tasks import Config
 from refimpl.related import SYSTEMS
@@ -91,7 +91,7 @@ def as_row(run: dict[str, Any]) -> Row:
     row = {name: c.get(name, "") for name in FIELDS}
     row["released"] = " ".join(row["released"])
     for name in ("graph", "graph_schedule"):
-        row[name] = row[name] if isinstance(row[name], str) else "edges"
+        row[name] = row[name] if isinstance(row[name], str) else f"edges {sha256(row[name])[:8]}"
     row |= {name: last.get(name, "") for name in (*NUMBERS, *LISTENING)}
     return row | {"version": run["versions"]["refimpl"], "code": run["versions"]["code"]}
 

@@ -1,8 +1,11 @@
 """What the systems send, in bytes, and what they refuse."""
 
+import time
+
 import numpy as np
 
 from refimpl.algorithm import Setting
+from refimpl.arrays import module_of
 from refimpl.related.mixing import count_of, metropolis_weights
 from refimpl.related.resilient import agreement_rounds
 
@@ -60,13 +63,22 @@ def complete(s: Setting, rounds: int) -> None:
         raise ValueError(f"everyone must hear everyone, but worker {k} does not hear worker {l}")
 
 
-GRADIENTS = 20_000_000  # about an hour
+HOUR = 3600.0
 
 
 def small(s: Setting, rounds: int) -> None:
-    N, d = len(s.graph), size(s)
-    if rounds * N * d > GRADIENTS:
+    """Refuses what would take more than an hour, by the time of one gradient."""
+    gradients = rounds * len(s.graph) * size(s)
+    seconds = gradients * min(seconds_of_a_gradient(s) for _ in range(2))
+    if seconds > HOUR:
         raise ValueError(
-            f"{rounds} rounds of {N} workers times {d} parameters are {rounds * N * d:.2g} gradients, more "
-            f"than {GRADIENTS:.2g}, which take hours: bridge-t does much the same with one gradient a worker"
+            f"{rounds} rounds take {gradients:.2g} gradients, one for each worker and parameter, about "
+            f"{seconds / HOUR:.1f} hours: bridge-t does much the same with one for each worker"
         )
+
+
+def seconds_of_a_gradient(s: Setting) -> float:
+    w = module_of(s.X).zeros(size(s), s.X.dtype)
+    start = time.perf_counter()
+    s.model.gradient(w, s.X[0, : s.batch_size], s.y[0, : s.batch_size])
+    return time.perf_counter() - start

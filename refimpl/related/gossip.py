@@ -52,7 +52,7 @@ def dmsgd(
     P by Metropolis; X_before = X at first. Workers send the model and the momentum X - X_before, which is the
     system's slot of the memory. Verified (abstract): heavy ball, fixed graph, both are shared. The equation
     is from memory, unverified, and so are beta and omega; omega = 0 keeps the momentum to oneself, omega = 1
-    averages it fully.
+    averages it fully. CDMSGD, by some of the same authors, whose code is public, does not share the momentum.
     """
     state = begin(s, state, 0 * state.W)
     X, V = state.W, state.memory[-1]

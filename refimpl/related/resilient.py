@@ -221,7 +221,8 @@ def multi_task(
     """Step, then Eq. (6) with running averages of the risks: Li, Abbas and Koutsoukos 2020 (authors' code).
 
     L_kl <- (1 - nu) L_kl + nu r_k(y_l) on the batch, 1 at first; c = `adaptive_weights` of row k over N_k. An
-    average that is lost to an infinite risk starts again (`released.smooth`). L (N, N) is in the system's
+    average that is lost to an infinite risk starts again (`released.smooth`). nu is that of their digits; their
+    other codes have 0.1 and 0.001. L (N, N) is in the system's
     slots of the memory, row k at worker k's place, padded with zeros.
     """
     xp, (N, d) = module_of(state.W), state.W.shape

@@ -186,7 +186,7 @@ def weighted_mean(W: Array, weights: Array, left: np.ndarray) -> Array:
 def clipped_gossip(W: Array, own: int, weights: Array, tau: float) -> Array:
     """w_own + sum_l c_l Clip(w_l - w_own, tau), Clip(z, tau) = z min(1, tau / |z|) (He et al. 2022).
 
-    (n, d), (n,) -> (d,). A difference that is not finite counts as 0.
+    (n, d), (n,) -> (d,). A difference whose square is not finite counts as 0.
     """
     xp = module_of(W)
     differences = W - W[own]
@@ -198,11 +198,16 @@ def clipped_gossip(W: Array, own: int, weights: Array, tau: float) -> Array:
 
 @quiet
 def oracle_radius(W: Array, own: int, weights: Array, honest: np.ndarray) -> float:
-    """tau^2 = sum over honest l of c_l |w_l - w_own|^2 / the attackers' weight (He et al. 2022, their code)."""
+    """tau^2 = sum over honest l of c_l |w_l - w_own|^2 / the attackers' weight (He et al. 2022, their code).
+
+    A square that is not finite counts as 0, as in `clipped_gossip`. Their code without a radius takes another
+    way, the second-largest distance.
+    """
     c = to_host(weights)
     delta = c[~honest].sum()
     squares = to_host(((W - W[own]) ** 2).sum(axis=-1))
-    return float(np.sqrt((c * squares)[honest].sum() / delta)) if delta > 0 else math.inf
+    counted = honest & np.isfinite(squares)
+    return float(np.sqrt((c * squares)[counted].sum() / delta)) if delta > 0 else math.inf
 
 
 @quiet
@@ -214,7 +219,7 @@ def adaptive_radius(W: Array, own: int, weights: Array, f: int) -> float:
     has equal weights, delta being f of them; here delta is the sum of the f largest weights of neighbours. A
     total that equals 1 - delta up to rounding is not below it.
     """
-    c = to_host(weights)
+    c = to_host(weights).astype(float)  # the sums of many float32 would be off by more than 1e-6
     delta = np.sort(np.delete(c, own))[::-1][:f].sum()
     if delta == 0:
         return math.inf
@@ -234,7 +239,8 @@ def mozi(W: Array, own: int, risks: Array, count: int, alpha: float = 0.5, empty
     (n, d), (n,) -> (d,). Of the `count` neighbours nearest to one's own model, those with a risk no higher
     than one's own are accepted. If there are none, the "nearest" is accepted (MOZI, in two codes), or the one
     of the `count` with the "lowest-risk" (UBAR, in two others); the authors' code was not found. A model that
-    is not finite is not accepted; if no neighbour's is finite, the worker keeps its own model.
+    is not finite is not accepted; if no neighbour's is finite, the worker keeps its own model. A risk of NaN is
+    not accepted, nor accepts, and counts as infinite where the lowest is sought.
     """
     if empty not in ("nearest", "lowest-risk"):
         raise ValueError(f'mozi without an accepted model takes "nearest" or "lowest-risk", got {empty!r}')
@@ -246,7 +252,8 @@ def mozi(W: Array, own: int, risks: Array, count: int, alpha: float = 0.5, empty
         return W[own]
     accepted = near[r[near] <= r[own]]
     if not len(accepted):
-        accepted = near[:1] if empty == "nearest" else near[r[near].argmin()][None]
+        lowest = np.where(np.isnan(r), np.inf, r)[near].argmin()
+        accepted = near[:1] if empty == "nearest" else near[lowest : lowest + 1]
     mean = W[module_of(W).asarray(np.sort(accepted))].mean(axis=0)
     return alpha * W[own] + (1 - alpha) * mean
 
