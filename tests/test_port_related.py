@@ -31,6 +31,32 @@ MISTAKES = [
     ("const late = range(s.f)", "const late = range(1)", "icwtm-waits-for-nine-of-eleven"),
     ("nu = 0.05", "nu = 1", "multi-task-remembers-risks"),
     ("rows.map((n) => n / sum(rows))", "rows.map(() => 1 / rows.length)", "fedavg-by-rows"),
+    *(("Math.ceil(Math.log2(state.t + 1))", wrong, "icwtm-agrees-more-and-more-often")
+      for wrong in ("state.t", "Math.floor(Math.log2(state.t + 1))", "Math.min(state.t, 1)")),
+    ("x < 0 ? -1 : 0", "x === 0 ? 0 : -1", "tv-penalty-nan-has-no-sign"),
+    ("(x > 0 ? 1 : x < 0 ? -1 : 0)", "Math.sign(x)", "tv-penalty-nan-has-no-sign"),
+    *(("Number.isFinite(before) ? (1 - nu) * before + nu * x : x", f"(1 - nu) * {before} + nu * x",
+       "multi-task-average-is-lost-and-starts-again")
+      for before in ("before", "(Number.isFinite(before) ? before : 1)")),
+    ('at === "own" ? state.W : mixed', "state.W", "bridge-t-with-the-gradient-at-the-screened-model"),
+    ('at === "own" ? W : W.map', "true ? W : W.map", "byrdie-with-the-gradient-at-the-screened-value"),
+    ("plus(g, before[k], momentum)", "plus(g, before[k], 0.9)", "clipped-gossip-with-half-the-momentum"),
+    *(("networks[graphs ? i : 0]", wrong, f"{system}-on-graphs-that-change")
+      for system in ("sgp", "tv-penalty") for wrong in ("networks[0]", "networks.at(i - 1)")),
+    ("1 / Math.max(nu, norm(minus(w, z)))", "1 / (nu + norm(minus(w, z)))",
+     "geometric-median-nu-is-the-least-distance"),
+    ("1 / Math.max(nu, norm(minus(w, z)))", "1 / norm(minus(w, z))",
+     "geometric-median-that-is-one-of-the-models"),
+    ("(Number.isNaN(x) ? Infinity : x)", "(Number.isNaN(x) ? -Infinity : x)",
+     "own-trimmed-mean-nan-is-the-highest"),
+    ("(column[own] + sum(kept))", "(nanIsLargest(column[own]) + sum(kept))",
+     "own-trimmed-mean-an-own-nan-stays-nan"),
+    ("honest[l] && d < Infinity", "honest[l]", "oracle-radius-with-a-lost-honest-model"),
+    ("l === own ? 0 : distance2(w, W[own])", "distance2(w, W[own])", "adaptive-radius-of-a-lost-receiver"),
+    ("risks[l] <= risks[own]", "risks[l] < risks[own]", "mozi-accepts-an-equal-risk"),
+    ("[nanIsLargest(risks[l])]", "[Number.isNaN(risks[l]) ? -Infinity : risks[l]]",
+     "mozi-lowest-risk-is-not-nan"),
+    ("risks[l] <= risks[own]", "!(risks[l] > risks[own])", "mozi-of-an-own-risk-of-nan"),
 ]  # fmt: skip
 
 

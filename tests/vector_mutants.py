@@ -9,10 +9,15 @@ from pathlib import Path
 
 import numpy as np
 from mutants import entry, nearest, negated_bias
+from related_mutants import strictly
 
 from refimpl import aggregate, algorithm, attacks, draws, graphs, layers, models, optim, released, train
 from refimpl.aggregate import RULES
 from refimpl.arrays import quiet
+from refimpl.related import engines, resilient, rules
+from refimpl.related.common import Result, gradients, heard, steps
+from refimpl.related.mixing import uniform_weights
+from refimpl.related.systems import SYSTEMS
 
 FILES = [json.loads(path.read_text()) for path in sorted(Path(__file__).parent.glob("vectors/v1/*.json"))]
 CASES = {f"{file['name']}/{case['id']}": case for file in FILES for case in [*file["cases"], *file["errors"]]}
@@ -203,6 +208,85 @@ def restarting(lost):
     )
 
 
+# --- Related systems ----------------------------------------------------------------------------------------
+
+
+def related_case(id_):
+    return case(f"related/{id_}")
+
+
+def overlooking(option):
+    """A round that knows its option by the default alone."""
+
+    def mutate(round_):
+        return lambda *args, **given: round_(*args, **{key: given[key] for key in given if key != option})
+
+    return entry("round", mutate)
+
+
+def with_signs(sign):
+    """The TV penalty with another sign of NaN."""
+
+    @quiet
+    def mutant(s, state, batch, signals=None, penalty=0.005):
+        sent, G = algorithm.messages(s, state.W, signals), gradients(s, state.W, batch)
+        for k in s.normal:
+            differences = state.W[k] - heard(s, sent, uniform_weights(s.graph), batch, k).models
+            G[k] += penalty * np.where(np.isnan(differences), sign, np.sign(differences)).sum(axis=0)
+        W, memory = steps(s, state.W, G, state)
+        return Result((sent,), algorithm.State(W, memory, state.t + 1))
+
+    return entry("round", lambda f: mutant)
+
+
+def on_graph(of_round):
+    """Round t on the graph of another round."""
+    return lambda engine: (
+        lambda name, schedule=None, **options: engine(
+            name, schedule and (lambda t: schedule(of_round(t))), **options
+        )
+    )
+
+
+def once(check):
+    """Checks no graph after the first one of a schedule."""
+    schedules = []
+
+    def mutant(name, s, schedule=None, rounds=1):
+        if not schedules:
+            check(name, s, schedule)
+        schedules.extend([schedule] if schedule else [])
+
+    return mutant
+
+
+def closeness(of):
+    """The geometric median with another weight of a distance."""
+
+    def mutate(median):
+        @quiet
+        def mutant(W, steps=80, tolerance=1e-5, nu=1e-5):
+            W = W[np.isfinite(W).all(axis=-1)]
+            z = W.mean(axis=0)
+            for _ in range(steps):
+                c = 1 / of(np.sqrt(((W - z) ** 2).sum(axis=-1)), nu)
+                before, z = z, c @ W / c.sum()
+                if np.linalg.norm(z - before) <= tolerance:
+                    break
+            return z
+
+        return mutant
+
+    return mutate
+
+
+def nan_as(value):
+    """mozi with another number for a risk that is NaN: value(risks, own)."""
+    return lambda mozi: (
+        lambda W, own, r, *rest, **given: mozi(W, own, np.where(np.isnan(r), value(r, own), r), *rest, **given)
+    )
+
+
 A, D, L, M, G = aggregate, draws, layers, models, graphs
 EVERYONE = lambda s: {"graph": np.ones_like(s.graph)}
 MUTANTS = [
@@ -352,4 +436,67 @@ MUTANTS = [
     ("the graph is checked where somebody listens", train, "check",
      checking(lambda s: EVERYONE(s) if s.rule == "local" else {}),
      case("round/graph-not-connected-under-local")),
+    # --- Related systems
+    ("LEARN agrees t - 1 times", resilient, "agreement_rounds", lambda f: lambda t: t - 1,
+     related_case("icwtm-agrees-more-and-more-often")),
+    ("LEARN agrees floor(log2 t) times", resilient, "agreement_rounds", lambda f: lambda t: t.bit_length() - 1,
+     related_case("icwtm-agrees-more-and-more-often")),
+    ("LEARN never agrees more than once", resilient, "agreement_rounds", lambda f: lambda t: min(f(t), 1),
+     related_case("icwtm-agrees-more-and-more-often")),
+    ("NaN has a sign, +1", SYSTEMS, "tv-penalty", with_signs(1), related_case("tv-penalty-nan-has-no-sign")),
+    ("NaN has a sign, -1", SYSTEMS, "tv-penalty", with_signs(-1), related_case("tv-penalty-nan-has-no-sign")),
+    ("the sign of NaN is NaN", SYSTEMS, "tv-penalty", with_signs(np.nan),
+     related_case("tv-penalty-nan-has-no-sign")),
+    ("multi-task averages never start again", resilient, "smooth",
+     lambda f: lambda before, r, share: (1 - share) * before + share * r,
+     related_case("multi-task-average-is-lost-and-starts-again")),
+    ("multi-task averages start again at 1", resilient, "smooth",
+     lambda f: lambda before, r, share: f(np.where(np.isfinite(before), before, 1), r, share),
+     related_case("multi-task-average-is-lost-and-starts-again")),
+    ("multi-task averages forget a risk that is infinite", resilient, "smooth",
+     lambda f: lambda before, r, share: np.where(np.isinf(r), before, f(before, r, share)),
+     related_case("multi-task-average-is-lost-and-starts-again")),
+    ("BRIDGE overlooks at", SYSTEMS, "bridge-t", overlooking("at"),
+     related_case("bridge-t-with-the-gradient-at-the-screened-model")),
+    ("ByRDiE overlooks at", SYSTEMS, "byrdie", overlooking("at"),
+     related_case("byrdie-with-the-gradient-at-the-screened-value")),
+    ("ClippedGossip overlooks its momentum", SYSTEMS, "clipped-gossip", overlooking("momentum"),
+     related_case("clipped-gossip-with-half-the-momentum")),
+    ("all rounds on the first graph", engines, "engine", on_graph(lambda t: 1),
+     related_case("sgp-on-graphs-that-change"), related_case("tv-penalty-on-graphs-that-change")),
+    ("all rounds on the last graph", engines, "engine", on_graph(lambda t: 0),
+     related_case("sgp-on-graphs-that-change"), related_case("tv-penalty-on-graphs-that-change")),
+    ("a round on the graph of the round before", engines, "engine", on_graph(lambda t: max(t - 1, 1)),
+     related_case("sgp-on-graphs-that-change"), related_case("tv-penalty-on-graphs-that-change")),
+    ("CHOCO on graphs that change", SYSTEMS, "choco", lambda system: system._replace(fixed=False),
+     related_case("choco-on-graphs-that-change")),
+    ("the first graph alone is checked", engines, "check", once,
+     related_case("bridge-t-with-too-few-neighbours-in-a-later-round")),
+    ("the geometric median without nu", rules, "geometric_median", closeness(lambda away, nu: away),
+     related_case("geometric-median-nu-is-the-least-distance"),
+     related_case("geometric-median-that-is-one-of-the-models")),
+    ("the geometric median adds nu", rules, "geometric_median", closeness(lambda away, nu: away + nu),
+     related_case("geometric-median-nu-is-the-least-distance")),
+    ("the geometric median adds the square of nu", rules, "geometric_median",
+     closeness(lambda away, nu: np.sqrt(away**2 + nu**2)),
+     related_case("geometric-median-nu-is-the-least-distance")),
+    ("NaN is the lowest in sorts", rules, "ascending",
+     lambda f: lambda W: np.sort(np.where(np.isnan(W), -np.inf, W), axis=-2),
+     related_case("own-trimmed-mean-nan-is-the-highest"),
+     related_case("bulyan-of-more-lost-models-than-attackers")),
+    ("an own value of NaN is infinite", rules, "own_trimmed_mean",
+     lambda f: lambda W, own, k: f(np.where(np.isnan(W), np.inf, W), own, k),
+     related_case("own-trimmed-mean-an-own-nan-stays-nan")),
+    ("an oracle that is lost with an honest model", rules, "oracle_radius",
+     lambda f: lambda W, own, c, honest: f(W, own, c, honest) if np.isfinite(W[honest]).all() else np.inf,
+     related_case("oracle-radius-with-a-lost-honest-model")),
+    ("a lost receiver is as far from itself as from others", rules, "adaptive_radius",
+     lambda f: lambda W, own, c, k: f(W, own, c, k) if np.isfinite(W[own]).all() else np.inf,
+     related_case("adaptive-radius-of-a-lost-receiver")),
+    ("MOZI wants a lower risk than its own", rules, "mozi", strictly,
+     related_case("mozi-accepts-an-equal-risk")),
+    ("NaN is the lowest risk", rules, "mozi", nan_as(lambda r, own: np.nextafter(r[own], np.inf)),
+     related_case("mozi-lowest-risk-is-not-nan")),
+    ("MOZI accepts all if its own risk is NaN", rules, "mozi", nan_as(lambda r, own: np.inf),
+     related_case("mozi-of-an-own-risk-of-nan")),
 ]  # fmt: skip

@@ -9,7 +9,8 @@ const range = (n) => Array.from({ length: n }, (_, i) => i);
 const sum = (numbers) => numbers.reduce((a, b) => a + b, 0);
 const byNumber = (a, b) => (a < b ? -1 : a > b ? 1 : 0);
 const columns = (W) => W[0].map((_, j) => W.map((w) => w[j]));
-const ascending = (column) => column.map((x) => (Number.isNaN(x) ? Infinity : x)).sort(byNumber);
+const nanIsLargest = (x) => (Number.isNaN(x) ? Infinity : x);
+const ascending = (column) => column.map(nanIsLargest).sort(byNumber);
 const without = (list, i) => list.filter((_, j) => j !== i);
 const zerosLike = (w) => w.map(() => 0);
 const plus = (a, b, factor = 1) => a.map((x, j) => x + factor * b[j]);
@@ -175,7 +176,8 @@ export function clippedGossip(W, own, weights, tau) {
 
 export function oracleRadius(W, own, weights, honest) {
   const delta = sum(weights.filter((_, l) => !honest[l]));
-  const spread = sum(W.map((w, l) => (honest[l] ? weights[l] * distance2(w, W[own]) : 0)));
+  const away = W.map((w) => distance2(w, W[own]));
+  const spread = sum(away.map((d, l) => (honest[l] && d < Infinity ? weights[l] * d : 0)));
   return delta > 0 ? Math.sqrt(spread / delta) : Infinity;
 }
 
@@ -183,7 +185,7 @@ export function adaptiveRadius(W, own, weights, f) {
   const largest = without(weights, own).sort((a, b) => b - a);
   const delta = sum(largest.slice(0, f));
   if (delta === 0) return Infinity;
-  const away = W.map((w) => distance2(w, W[own]));
+  const away = W.map((w, l) => (l === own ? 0 : distance2(w, W[own])));
   let [reached, spread] = [0, 0];
   for (const l of ranking(away.map((d, i) => [i === own ? -1 : d]))) {
     reached += weights[l];
@@ -200,7 +202,7 @@ export function mozi(W, own, risks, count, alpha = 0.5, empty = "nearest") {
   if (near.length === 0) return W[own].slice();
   let accepted = near.filter((l) => risks[l] <= risks[own]);
   if (accepted.length === 0) {
-    accepted = empty === "nearest" ? near.slice(0, 1) : [near[ranking(near.map((l) => [risks[l]]))[0]]];
+    accepted = empty === "nearest" ? near.slice(0, 1) : [near[ranking(near.map((l) => [nanIsLargest(risks[l])]))[0]]];
   }
   const mean = p2p.average(accepted.map((l) => W[l]));
   return W[own].map((x, j) => alpha * x + (1 - alpha) * mean[j]);
@@ -424,7 +426,7 @@ function fedavg(s, state) {
 
 const byRule = (rule) => (s, state) => stepThenMix(s, state, (W) => rule(W, s.f));
 
-// --- The table: a round, the options that it is called with, what it refuses ------------------------------------
+// --- The table: a round, the options that it is called with, what it refuses (`fixed`: graphs that change) ------
 
 const neighboursOf = (name, least) => (n, f) => {
   if (n - 1 < least(f)) throw new RangeError(`${name} needs ${least(f)} neighbours, got ${n - 1}, f=${f}`);
@@ -440,10 +442,10 @@ const most = (f) => 2 * f + 1;
 const SYSTEMS = {
   "d-psgd": { round: dPsgd, suits: metropolisWeights },
   "d-sgd": { round: dPsgd, options: { order: "step-then-mix" }, suits: metropolisWeights },
-  dmsgd: { round: dmsgd, suits: metropolisWeights },
+  dmsgd: { round: dmsgd, suits: metropolisWeights, fixed: true },
   sgp: { round: sgp },
-  choco: { round: choco, suits: metropolisWeights },
-  "choco-identity": { round: choco, options: { share: 1, gamma: 1 }, suits: metropolisWeights },
+  choco: { round: choco, suits: metropolisWeights, fixed: true },
+  "choco-identity": { round: choco, options: { share: 1, gamma: 1 }, suits: metropolisWeights, fixed: true },
   "bridge-t": { round: bridge, options: { screen: "T" }, require: neighboursOf("bridge-t", most) },
   "bridge-m": { round: bridge, options: { screen: "M" }, require: neighboursOf("bridge-m", most) },
   "bridge-k": { round: bridge, options: { screen: "K" }, require: requireKrum },
@@ -466,9 +468,16 @@ const SYSTEMS = {
     round: learn,
     options: { agreement: "icwtm" },
     suits: complete,
+    fixed: true,
     require: (n, f) => p2p.trimmedMean(range(n - f).map(() => [0]), f),
   },
-  mda: { round: learn, options: { agreement: "mda" }, suits: complete, require: (n, f) => requireMda(n - f, f) },
+  mda: {
+    round: learn,
+    options: { agreement: "mda" },
+    suits: complete,
+    fixed: true,
+    require: (n, f) => requireMda(n - f, f),
+  },
   "tv-penalty": { round: tvPenalty },
   "multi-task": { round: multiTask },
   ios: { round: ios, suits: metropolisWeights, require: neighboursOf("ios", (f) => f) },
@@ -478,25 +487,36 @@ const SYSTEMS = {
   bulyan: { round: byRule(bulyan), require: requireBulyan },
 };
 
-// One round for each of `batches`, from W: what was sent in the last one, W after each, what is remembered.
-export function relatedRounds(inputs) {
-  const { system: name, X, y, graph, batches, signals } = inputs;
-  if (!(name in SYSTEMS)) throw new RangeError(`unknown system ${name}`);
-  const [system, s] = [SYSTEMS[name], network(inputs)];
-  system.suits?.(graph);
-  for (const k of s.normal) {
-    try {
-      system.require?.(s.hears[k].length, s.f);
-    } catch (error) {
-      throw new RangeError(`worker ${k}: ${error.message}`);
-    }
+// Calls `check`; what it throws says where.
+function located(where, check) {
+  try {
+    check();
+  } catch (error) {
+    throw new RangeError(`${where}: ${error.message}`);
   }
+}
+
+function checkNetwork(system, s) {
+  system.suits?.(s.graph);
+  for (const k of s.normal) located(`worker ${k}`, () => system.require?.(s.hears[k].length, s.f));
+}
+
+// One round for each of `batches`, from W: what was sent in the last one, W after each, what is remembered. All are
+// on `graph`, or round i on graphs[i].
+export function relatedRounds(inputs) {
+  const { system: name, X, y, graph, graphs, batches, signals } = inputs;
+  if (!(name in SYSTEMS)) throw new RangeError(`unknown system ${name}`);
+  const system = SYSTEMS[name];
+  if (graphs && system.fixed) throw new RangeError(`${name} needs a graph that stays the same`);
+  const networks = (graphs ?? [graph]).map((now) => network({ ...inputs, graph: now }));
+  networks.forEach((s, i) => located(graphs ? `round ${i + 1}` : name, () => checkNetwork(system, s)));
   let state = { W: inputs.W, t: 0 };
   let made;
   const path = batches.map((batch, i) => {
     const batchX = batch.map((rows, k) => rows.map((row) => X[k][row]));
     const batchY = batch.map((rows, k) => rows.map((row) => y[k][row]));
-    made = system.round({ ...s, batchX, batchY, signals: signals?.[i] }, state, { ...system.options, ...inputs });
+    const s = { ...networks[graphs ? i : 0], batchX, batchY, signals: signals?.[i] };
+    made = system.round(s, state, { ...system.options, ...inputs });
     state = { W: made.W, optimizer: made.optimizer, memory: made.memory, t: state.t + 1 };
     return made.W;
   });

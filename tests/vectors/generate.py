@@ -11,6 +11,7 @@ from pathlib import Path
 
 import attack_and_graph_cases  # noqa: F401
 import later_network_cases  # noqa: F401
+import later_related_cases  # noqa: F401
 import later_round_cases  # noqa: F401
 import later_rule_cases  # noqa: F401
 import layer_cases  # noqa: F401

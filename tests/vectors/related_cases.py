@@ -31,7 +31,12 @@ file(
 
 
 # In the order in which a round makes them; no case has all.
-FILES["related"]["outputs"]["related_rounds"] = ["sent_1", "sent_2", "sent_3", "weights", "W", "memory"]
+FILES["related"]["outputs"]["related_rounds"] = [
+    *(f"sent_{i}" for i in range(1, 6)),
+    "weights",
+    "W",
+    "memory",
+]
 
 
 def setup(system, N=7, **changes):

@@ -4,8 +4,8 @@ import itertools
 
 import numpy as np
 
-from refimpl import algorithm, related
-from refimpl.related import mixing, rules
+from refimpl import algorithm
+from refimpl.related import engines, mixing, rules
 
 
 def related_rounds(
@@ -13,19 +13,26 @@ def related_rounds(
     model,
     X,
     y,
-    graph,
     attackers,
     attack,
     step_size,
     W,
     batches,
+    graph=None,
+    graphs=None,
     signals=None,
     optimizer="sgd",
     **options,
 ):
-    """Rounds of a system: the models after each, what was sent in the last one, and what it remembers then."""
-    s = algorithm.Setting(model.model, X, y, graph, attackers, attack=attack, optimizer=optimizer)
-    step = related.engine(system, **options)(s._replace(step_size=step_size))
+    """Rounds of a system: the models after each, what was sent in the last one, and what it remembers then.
+
+    All rounds are on one graph, or round t is on graphs[t - 1].
+    """
+    schedule = None if graphs is None else lambda t: graphs[t - 1]
+    first = graph if graphs is None else graphs[0]
+    s = algorithm.Setting(model.model, X, y, first, attackers, attack=attack, optimizer=optimizer)
+    engines.check(system, s, schedule, len(batches))
+    step = engines.engine(system, schedule, **options)(s._replace(step_size=step_size))
     state, path = algorithm.start(s, W), []
     for batch, drawn in zip(batches, itertools.repeat(None) if signals is None else signals):
         result = step(state, batch, drawn)
