@@ -250,8 +250,8 @@ def small(monkeypatch):
 
 EXAMPLES = {
     "spambase": "--attacks arbitrary --batch-size 100",
-    "har": "--rules adaptive trimmed-mean --attacks alie --batch-size 3",
-    "mnist": "--rules adaptive average --attacks foe --workers 5 --attackers 1 --batch-size 4",
+    "har": "--rules adaptive trimmed-mean multi-krum --attacks alie --batch-size 3",
+    "mnist": "--rules adaptive average mozi --attacks foe --workers 5 --attackers 1 --batch-size 4",
 }
 FEW = {  # for the specification, which takes its time
     "spambase": "--rules adaptive median --attacks arbitrary --workers 4 --attackers 1 --batch-size 400",
