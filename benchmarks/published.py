@@ -109,11 +109,16 @@ def added(before: list[Row], rows: list[Row]) -> list[Row]:
 
 
 def place(row: Row) -> tuple[int, ...]:
-    """By table and partition, then by row and column; `wu` prints its columns first."""
+    """By what is in a heading, then by row and column; `wu` prints its columns first."""
     table = row["table"]
     inside = ROWS[table].index(row["row"]), COLUMNS[table].index(row["column"])
-    first = list(TABLES).index(table), list(IOS_TABLE).index(row["partition"])
-    return (*first, *(inside[::-1] if table == "wu" else inside), int(row["rounds"]), int(row["seed"]))
+    heading = (
+        list(TABLES).index(table),
+        list(IOS_TABLE).index(row["partition"]),
+        int(row["rounds"]),
+        int(row["seed"]),
+    )
+    return (*heading, *(inside[::-1] if table == "wu" else inside))
 
 
 def cells_of(name: str, data: Data, options: argparse.Namespace) -> Iterator[Row]:

@@ -75,6 +75,9 @@ def test_what_is_kept_can_be_shown_alone(published, capsys, tmp_path):
         assert published.main(more) == 0
         rows = list(csv.DictReader(table.read_text().splitlines()))
         assert [row["row"] for row in rows] == ["Krum", "SCC", "IOS"]  # added in their places
+    assert published.main([*more, "--seed", "1"]) == 0
+    rows = list(csv.DictReader(table.read_text().splitlines()))
+    assert [row["seed"] for row in rows] == ["0", "0", "0", "1", "1"]  # below a heading of their own
     capsys.readouterr()
     assert published.main(["peng", "--out", str(tmp_path / "out"), "--kept"]) == 0
     assert "no numbers: without --kept they are computed" in capsys.readouterr().err
