@@ -77,10 +77,10 @@ def wu_cell(data: Data, rule: str, attack: str, seed: int, rounds: int) -> list[
 
     784-50-10, tanh. From their code: pixels less 0.1307, divided by 0.3081, and through tanh, too; a start
     uniform in +- fan_in^-0.5; rows as they come, batches with replacement; Gaussian attackers with a standard
-    deviation of 30 (their paper: variance). Not from their notebook, but from their paper: sign flipping by -3
-    (there -10), and 70 messages (there 90, 20 of them zeros besides the attackers'). The accuracy is that on the training data: their code computes
-    both and the table does not say which, but without an attack the mean has 98.7 there, where they have 98.6,
-    and 96.7 on the test images.
+    deviation of 30 (their paper: variance). Not from their notebook, but from their paper: sign flipping by
+    -3 (there -10), and 70 messages (there 90, 20 of them zeros besides the attackers'). The accuracy is that
+    on the training data: their code computes both and the table does not say which, but without an attack the
+    mean has 98.7 there, where they have 98.6, and 96.7 on the test images.
     """
     rng = np.random.default_rng(seed)
     rows = with_one(np.tanh((data.rows[:, :-1] - 0.1307) / 0.3081))
