@@ -214,10 +214,10 @@ def draw(found: dict[tuple[str, int], list[Row]], path: Path) -> None:
 
 
 def panel(ax: Any, rows: list[Row]) -> None:
-    """The rules from the one that loses least under its worst attack down to the one that loses most."""
+    """The rules from the one that loses least under its worst attack down; last, those not run under all."""
     attacks, names = present(rows, "attack", ATTACKS), present(rows, "rule", RULES | SYSTEMS)
     scores = {rule: [mean(rows, rule, attack, "worst_own") for attack in attacks] for rule in names}
-    names.sort(key=lambda rule: min(score for score in scores[rule] if score is not None))
+    names.sort(key=lambda rule: (None not in scores[rule], min(s for s in scores[rule] if s is not None)))
     for j, attack in enumerate(attacks):
         x = [np.nan if (score := scores[rule][j]) is None else score for rule in names]
         place = list(ATTACKS).index(attack)  # the same look in every panel

@@ -114,6 +114,16 @@ def test_an_attack_looks_the_same_in_every_panel(systems, rows):
     assert (first.get_facecolor() == second.get_facecolor()).all()
 
 
+def test_who_was_not_run_under_all_attacks_comes_last(systems, rows):
+    """choco has the best number, under ALIE alone."""
+    matplotlib = pytest.importorskip("matplotlib.figure", reason="matplotlib is an extra")
+    ax = matplotlib.Figure().subplots()
+    both = [row | {"attack": "alie", "worst_own": 0.5} for row in rows if row["rule"] == "ios"]
+    systems.panel(ax, [*rows, *both])
+    labels = [label.get_text() for label in ax.get_yticklabels()]
+    assert labels == ["CHOCO", "IOS", "adaptive"]  # upwards
+
+
 def test_large_amounts_are_written_out(systems):
     assert systems.kilobytes([{"bytes_per_round": 6.59e6}]) == "6590"
     assert systems.kilobytes([{"bytes_per_round": 86544}]) == "86.5"
