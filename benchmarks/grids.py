@@ -11,6 +11,7 @@ run of each task with adaptive and ALIE, on one thread.
 """
 
 import contextlib
+import functools
 import io
 import os
 import sys
@@ -19,17 +20,20 @@ import time
 from pathlib import Path
 from typing import Any
 
-import common
 import joblib
 import numpy as np
 import rounds
+import timing
+from timing import libraries
 
 from refimpl import train
 from refimpl.aggregate import RULES
 from refimpl.experiments import cli, grid
-from refimpl.experiments.cli import HelpFormatter, Parser, folder, whole_number
-from refimpl.experiments.endings import ended
-from refimpl.experiments.tasks import TASKS, Config, build
+from refimpl.experiments.config import Config
+from refimpl.experiments.options import HelpFormatter, Parser, folder, parser, whole_number
+from refimpl.experiments.process import ended
+from refimpl.experiments.tasks import TASKS, build
+from refimpl.fast.engine import engine
 
 SIX = "--rules adaptive average medoid trimmed-mean median krum --attacks sign-flip arbitrary foe alie"
 # Options of the grid; epochs of the single run. MNIST's grid would take most of a day.
@@ -41,11 +45,11 @@ GRIDS: dict[str, tuple[str | None, int]] = {
 
 
 def configs(task: str, options: str) -> list[Config]:
-    return cli.configs(task, cli.parser(task).parse_args(options.split()))
+    return cli.configs(task, parser(task).parse_args(options.split()))
 
 
 def seconds_of_grid(runs: list[Config], jobs: int, data_dir: str | None) -> float:
-    """By `grid.run_all`, into a folder that is thrown away."""
+    """Seconds of the runs by `grid.run_all`, into a folder that is thrown away."""
     start = time.perf_counter()
     with tempfile.TemporaryDirectory() as out:
         for _ in grid.run_all(runs, Path(out), jobs, data_dir):
@@ -54,17 +58,17 @@ def seconds_of_grid(runs: list[Config], jobs: int, data_dir: str | None) -> floa
 
 
 def torch_run(task: str, dtype: str, risk: str, count: int) -> None:
-    """So many rounds of `torch_rounds.fast` at the task's size, on one thread."""
+    """Computes `count` rounds of `torch_rounds.fast` at the task's size, on one thread."""
     import torch_rounds
 
-    with common.threads(1):
+    with timing.threads(1):
         running = torch_rounds.fast(rounds.case(task, dtype, risk))
         for _ in range(count):
             next(running)
 
 
 def seconds_of_torch(runs: list[Config], jobs: int, data_dir: str | None) -> float:
-    """Of as many runs as there are, each with as many rounds."""
+    """Seconds of PyTorch for as many runs as there are, each with as many rounds."""
     setting, _, _ = build(runs[0], data_dir)
     count = runs[0].epochs * rounds.draws.rounds_per_epoch(train.sizes(setting), runs[0].batch_size)
     job = joblib.delayed(torch_run)
@@ -74,35 +78,37 @@ def seconds_of_torch(runs: list[Config], jobs: int, data_dir: str | None) -> flo
 
 
 def share(task: str, epochs: int, data_dir: str | None) -> dict[str, float]:
-    """Of one run: the seconds that were estimated and taken, the share of its evaluations, and its pace.
+    """Of one run: the seconds that it took, the share of its evaluations, and its pace.
 
     The pace is the milliseconds of a round in the first epoch and in the last.
     """
     (config,) = configs(task, f"--rules adaptive --attacks alie --epochs {epochs}")
-    estimated, every = grid.seconds(config, data_dir), TASKS[task].evaluate_every
+    every = TASKS[task].evaluate_every
     setting, test, W = build(config, data_dir)
+    network = engine(setting).model
     after = [(0, time.perf_counter())]  # so many rounds
-    with common.threads(1):
+    with timing.threads(1):
         train.run(
-            setting, test, W, config.seed, epochs, every=every,
+            setting, test, W, config.seed, epochs, engine, every=every,
             after_round=lambda progress: after.append((progress().state.t, time.perf_counter())),
         )  # fmt: skip
         taken = time.perf_counter() - after[0][1]
-        once = np.median([common.seconds(lambda: train.evaluate(setting, test, W), 1) for _ in range(3)])
-    share = len(train.evaluated(epochs, every)) * float(once) / taken
+        evaluate = functools.partial(train.evaluate, setting, test, W, network)
+        once = np.median([timing.seconds(evaluate, 1) for _ in range(3)])
+    share = len(train.evaluation_epochs(epochs, every)) * float(once) / taken
     t, times = map(np.array, zip(*after, strict=True))
     ms = 1000 * np.diff(times) / np.diff(t)
     first, *_, last = (float(np.median(part)) for part in np.array_split(ms, min(len(ms), max(2, epochs))))
-    return {"estimated": estimated, "taken": taken, "evaluation": share, "first": first, "last": last}
+    return {"taken": taken, "evaluation": share, "first": first, "last": last}
 
 
 def seconds_of_both(task: str, options: str, jobs: int, data_dir: str | None) -> dict[str, Any]:
-    """Of the grid, of those of its runs that score models, and of PyTorch's."""
+    """The times of the grid, of those of its runs that score models, and of PyTorch's."""
     runs = configs(task, options)
     scoring = [config for config in runs if RULES[config.rule].scores]
     row: dict[str, Any] = {"runs": len(runs), "scoring": len(scoring)}
     row |= {"all": seconds_of_grid(runs, jobs, data_dir), "these": seconds_of_grid(scoring, jobs, data_dir)}
-    if not common.missing("torch"):
+    if not libraries.missing("torch"):
         row["fast"] = seconds_of_torch(scoring, jobs, data_dir)
     return row
 
@@ -117,10 +123,10 @@ def main(argv: list[str] | None = None) -> int:
     add("--out", type=folder, default=Path("results/benchmarks"), help="folder for grids.json")
     args = p.parse_args(argv)
     p.need_folder(args.out)
-    table, results = common.Table(), []
+    table, results = timing.Table(), []
     table.say(f"Seconds of grids, {args.jobs} at a time, and of their runs that score models;")
     table.say("of one run, with the share of its evaluations, and its ms per round")
-    table.say("         runs    all scores  these  fast        guess  taken  eval  first   last")
+    table.say("         runs    all scores  these  fast         taken  eval  first   last")
     for task in args.tasks:
         options, epochs = GRIDS[task]
         data_dir = str(Path(args.data_dir, task)) if args.data_dir and task != "spambase" else None
@@ -133,11 +139,11 @@ def main(argv: list[str] | None = None) -> int:
             if "fast" in row:
                 line += f"{row['fast']:6.1f} {row['fast'] / row['these']:4.2f}x"
             row |= share(task, epochs, data_dir)
-        line = f"{line:46}{row['estimated']:6.1f}{row['taken']:7.1f}{row['evaluation']:6.1%}"
+        line = f"{line:46}{row['taken']:7.1f}{row['evaluation']:6.1%}"
         line += f"{row['first']:7.3g}{row['last']:7.3g}"
         table.say(line)
         results.append(row)
-    common.write(args.out, "grids.json", {"jobs": args.jobs, "results": results})
+    timing.write(args.out, "grids.json", {"jobs": args.jobs, "results": results})
     if args.write:
         table.lines += [
             line for line in table.of_page("grid") if line.split(" ")[0] in {*GRIDS} - {*args.tasks}

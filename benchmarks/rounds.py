@@ -30,15 +30,17 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
 
-import common
 import numpy as np
+import timing
+from timing import libraries
 
 import refimpl
 from refimpl import algorithm, arrays, attacks, draws, graphs, models, train
-from refimpl.experiments.cli import HelpFormatter, Parser, folder, whole_number
-from refimpl.experiments.endings import ended
+from refimpl.experiments.options import HelpFormatter, Parser, folder, whole_number
+from refimpl.experiments.process import ended
 from refimpl.experiments.tasks import DTYPES, TASKS
-from refimpl.fast import networks, parts, plan
+from refimpl.fast import networks, parallel, plan
+from refimpl.fast.engine import engine
 
 # A worker's rows. Of MNIST's 6000 a part; with the risk on all of them, the part that takes about a second.
 ROWS = {
@@ -56,7 +58,7 @@ AT_MOST = {"har": 2.0, "mnist": 1.4}
 class Case(NamedTuple):
     """A task at the paper's size: random data and initial parameters, on the host."""
 
-    model: models.Network
+    model: models.MLP | models.Network
     N: int  # workers
     F: int  # attackers, the first ones
     z: float  # ALIE's
@@ -80,7 +82,7 @@ class Case(NamedTuple):
 def case(task: str, dtype: str, risk: str = "batch") -> Case:
     preset = TASKS[task]
     model, options, rng = preset.model(), preset.defaults, np.random.default_rng(0)
-    assert isinstance(model, models.Network)
+    assert isinstance(model, models.MLP | models.Network)
     N, F, n = options["workers"], options["attackers"], ROWS[risk][task]
     X = rng.random((N, n, *model.sample)).astype(dtype)
     y = rng.integers(0, model.layout.fields[-1].size, (N, n))
@@ -91,14 +93,14 @@ def case(task: str, dtype: str, risk: str = "batch") -> Case:
 
 def setting(c: Case, xp: ModuleType) -> algorithm.Setting:
     return algorithm.Setting(
-        c.model, xp.asarray(c.X), xp.asarray(c.y), graphs.complete(c.N), np.arange(c.F), "adaptive", "alie",
-        c.risk, c.optimizer, c.lr, batch_size=c.batch_size,
+        c.model, list(xp.asarray(c.X)), list(xp.asarray(c.y)), graphs.complete(c.N), np.arange(c.F), "adaptive",
+        "alie", c.risk, c.optimizer, c.lr, batch_size=c.batch_size,
     )  # fmt: skip
 
 
 def refimpl_rounds(c: Case, xp: ModuleType) -> Iterator[np.ndarray]:
     """Endless rounds in arrays of `xp`; yields W, which may still be on a device."""
-    for result in train.rounds(setting(c, xp), xp.asarray(c.W), seed=0):
+    for result in train.rounds(setting(c, xp), xp.asarray(c.W), seed=0, engine=engine):
         W = result.state.W
         del result
         yield W
@@ -125,11 +127,11 @@ def flops(c: Case) -> float:
 
 
 def columns(c: Case, gpu: ModuleType | None) -> dict[str, Iterator[Any]]:
-    """By name, endless rounds that yield W, or in torch a function that gives it."""
+    """The columns by name: endless rounds that yield W, or in torch a function that gives it."""
     found: dict[str, Iterator[Any]] = {"refimpl": refimpl_rounds(c, np)}
     if gpu:
         found["gpu"] = refimpl_rounds(c, gpu)
-    if not common.missing("torch"):
+    if not libraries.missing("torch"):
         import torch_rounds
 
         found |= {"plain": torch_rounds.plain(c)} if c.risk == "batch" else {}
@@ -152,11 +154,11 @@ def measure(c: Case, gpu: ModuleType | None, threads: int, count: int) -> dict[s
     """Quartiles of `count` rounds by column, and what the floor is made of."""
     square = np.random.default_rng(0).random((SIDE, SIDE)).astype(c.X.dtype)
     turns: dict[str, Callable[[], Any]] = {name: _next(running) for name, running in columns(c, gpu).items()}
-    turns["floor"] = lambda: parts.each(lambda _: square @ square, range(threads))
+    turns["floor"] = lambda: parallel.parallel_for(lambda _: square @ square, range(threads))
     # Where rounds carry products over, one in 32 takes longer: a turn must be long enough to hold it.
     carries = plan.carries(setting(c, np), networks.batched(c.model))
-    with common.threads(threads):
-        ms = common.take_turns(turns, count, turn=1.5 if carries else 0.2)
+    with timing.threads(threads):
+        ms = timing.take_turns(turns, count, turn=1.5 if carries else 0.2)
     large = 2 * SIDE**3 * threads
     rate = large / ms["floor"][1] / 1e6
     ms["floor"] = [t * flops(c) / large for t in ms["floor"]]
@@ -187,7 +189,7 @@ def _next(running: Iterator[Any]) -> Callable[[], Any]:
     return once
 
 
-def profile(task: str, dtype: str, count: int, table: common.Table) -> None:
+def profile(task: str, dtype: str, count: int, table: timing.Table) -> None:
     """Prints which functions of refimpl take a round's time; what they call in numpy counts as theirs."""
     running = refimpl_rounds(case(task, dtype), np)
     next(running)
@@ -228,8 +230,8 @@ def main(argv: list[str] | None = None) -> int:
     add("--out", type=folder, default=Path("results/benchmarks"), help="folder for rounds.json")
     args = p.parse_args(argv)
     if args.profile:
-        table = common.Table()
-        with common.threads(1):
+        table = timing.Table()
+        with timing.threads(1):
             for task in args.tasks:
                 profile(task, args.dtypes[0], args.rounds, table)
         if args.write:
@@ -240,10 +242,10 @@ def main(argv: list[str] | None = None) -> int:
     except arrays.DeviceError as error:
         p.error(str(error))
     p.need_folder(args.out)
-    if common.missing("torch"):
+    if libraries.missing("torch"):
         print("no columns plain and fast: torch is missing, pip install '.[bench]'", file=sys.stderr)
     results: list[dict[str, Any]] = []
-    table = common.Table()
+    table = timing.Table()
     for risk in args.risks:
         for task in args.tasks:
             check(task, gpu, risk)
@@ -254,14 +256,14 @@ def main(argv: list[str] | None = None) -> int:
                 if not any(r["risk"] == risk for r in results):
                     what = {"batch": "the round's batch", "local": "all local data"}[risk]
                     table.say(f"\nMilliseconds per round, risk on {what}, by task, bits, threads")
-                    table.say(common.header(14, list(row["ms"])))
-                table.say(common.line(f"{task:9}{dtype[5:]}{threads:3}", list(row["ms"]), row["ms"]))
+                    table.say(timing.header(14, list(row["ms"])))
+                table.say(timing.line(f"{task:9}{dtype[5:]}{threads:3}", list(row["ms"]), row["ms"]))
                 results.append({"task": task, "risk": risk, "dtype": dtype, "threads": threads, **row})
     if reached := list(goals(results)):
         table.say("\nGoals, float32, by task, risk, threads")
         for text in reached:
             table.say(text)
-    common.write(args.out, "rounds.json", {"results": results})
+    timing.write(args.out, "rounds.json", {"results": results})
     if args.write:
         table.into_page("rounds")
     return 0

@@ -14,13 +14,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import common
 import numpy as np
+import timing
+from timing import libraries
 
 from refimpl import attacks
 from refimpl.aggregate import RULES
-from refimpl.experiments.cli import HelpFormatter, Parser, folder, whole_number
-from refimpl.experiments.endings import ended
+from refimpl.experiments.options import HelpFormatter, Parser, folder, whole_number
+from refimpl.experiments.process import ended
 from refimpl.experiments.tasks import DTYPES
 from refimpl.fast import distances
 from refimpl.fast.rules import TWINS, Twin, all_finite, combine_into
@@ -64,8 +65,8 @@ def under_attack(W: Any, f: int) -> Any:
 
 
 def byzfl_functions(W: Any, f: int) -> dict[str, Callable[[], Any]]:
-    """Those that byzfl has too, on its input, a numpy array or a torch tensor."""
-    byzfl = common.byzfl()
+    """The rules that byzfl has too, on its input, a numpy array or a torch tensor."""
+    byzfl = libraries.byzfl()
     rules, honest, h = byzfl.aggregators, W[f:], len(W) - f
     average, median, trimmed, krum = rules.Average(), rules.Median(), rules.TrMean(f), rules.Krum(f + 1)
     attacked = under_attack(W, f)
@@ -89,10 +90,10 @@ def yardsticks(W: np.ndarray) -> dict[str, Callable[[], np.ndarray]]:
 
 
 def measure(n: int, f: int, d: int, dtype: str, count: int) -> list[dict[str, Any]]:
-    """By rule or attack, the quartiles of each column that has it."""
+    """The quartiles of each column by rule or attack that it has."""
     W = np.random.default_rng(0).normal(size=(n, d)).astype(dtype)
     columns: dict[str, dict[str, Callable[[], Any]]] = {"refimpl": refimpl_functions(W, f)}
-    if not common.missing("torch", "byzfl"):
+    if not libraries.missing("torch", "byzfl"):
         import torch
 
         columns["byzfl"] = byzfl_functions(W, f)
@@ -106,7 +107,7 @@ def measure(n: int, f: int, d: int, dtype: str, count: int) -> list[dict[str, An
     results = []
     for name in columns["refimpl"]:
         turns = {column: functions[name] for column, functions in columns.items() if name in functions}
-        results.append({"name": name, "n": n, "f": f, "d": d, "ms": common.take_turns(turns, count, 0.05)})
+        results.append({"name": name, "n": n, "f": f, "d": d, "ms": timing.take_turns(turns, count, 0.05)})
     return results
 
 
@@ -120,21 +121,21 @@ def main(argv: list[str] | None = None) -> int:
     add("--out", type=folder, default=Path("results/benchmarks"), help="folder for rules.json")
     args = p.parse_args(argv)
     p.need_folder(args.out)
-    if absent := common.missing("torch", "byzfl"):
+    if absent := libraries.missing("torch", "byzfl"):
         print(f"no columns of byzfl: missing {' and '.join(absent)}, pip install '.[bench]'", file=sys.stderr)
-    results, table = [], common.Table()
+    results, table = [], timing.Table()
     for size in args.sizes:
         n, f, d = SIZES[size]
-        with common.threads(1):
+        with timing.threads(1):
             rows = measure(n, f, d, args.dtype, args.turns)
         names = list(dict.fromkeys(name for row in rows for name in row["ms"]))
         table.say(f"{n} models of {d} parameters in {args.dtype}, {f} attackers; milliseconds per call")
-        table.say(common.header(14, names))
+        table.say(timing.header(14, names))
         for row in rows:
-            table.say(common.line(f"{row['name']:14}", names, row["ms"]))
+            table.say(timing.line(f"{row['name']:14}", names, row["ms"]))
         table.say()
         results += rows
-    common.write(args.out, "rules.json", {"dtype": args.dtype, "results": results})
+    timing.write(args.out, "rules.json", {"dtype": args.dtype, "results": results})
     if args.write:
         table.into_page("rules")
     return 0

@@ -16,13 +16,14 @@ import time
 from pathlib import Path
 from typing import Any
 
-import common
 import numpy as np
+import timing
 
 from refimpl import algorithm, draws, graphs, models, train
-from refimpl.experiments.cli import HelpFormatter, Parser, folder, whole_number
-from refimpl.experiments.endings import ended
-from refimpl.fast import parts
+from refimpl.experiments.options import HelpFormatter, Parser, folder, whole_number
+from refimpl.experiments.process import ended
+from refimpl.fast import parallel
+from refimpl.fast.engine import engine
 
 # Workers, neighbours besides oneself, hidden units.
 SWEEPS: dict[str, list[tuple[int, int, int]]] = {
@@ -43,10 +44,10 @@ def point(N: int, degree: int, hidden: int, count: int) -> dict[str, Any]:
     began = time.perf_counter()
     graph = graphs.random_regular(N, degree, rng)
     attackers = draws.attackers(N, N // 10, rng)
-    setting = algorithm.Setting(model, X, y, graph, attackers, "adaptive", "alie", "batch")
-    running = train.rounds(setting, draws.initial(model.layout, N, rng), seed=0)
+    setting = algorithm.Setting(model, list(X), list(y), graph, attackers, "adaptive", "alie", "batch")
+    running = train.rounds(setting, draws.initial(model.layout, N, rng), seed=0, engine=engine)
     times = []
-    with parts.threads(1):
+    with parallel.threads(1):
         next(running)
         before = time.perf_counter() - began
         for _ in range(1 + count):
@@ -116,7 +117,7 @@ def main(argv: list[str] | None = None) -> int:
         return 0
     p.need_folder(args.out)
     results: dict[str, Any] = {}
-    table = common.Table()
+    table = timing.Table()
     for name in args.sweeps:
         table.say(f"{name:>12}{'ms per round':>16}{'quartiles':>20}{'peak MB':>10}{'start, s':>12}")
         sweep: dict[str, Any] = {"x": [], "ms": [], "quartiles": [], "MB": []}
@@ -132,7 +133,7 @@ def main(argv: list[str] | None = None) -> int:
         sweep["exponent"] = exponent(sweep["x"], sweep["ms"])
         table.say(f"time grows with {name}^{sweep['exponent']:.2f}\n")
         results[name] = sweep
-    common.write(args.out, "scale.json", {"rounds": args.rounds, "results": results})
+    timing.write(args.out, "scale.json", {"rounds": args.rounds, "results": results})
     if args.write:
         table.into_page("scale")
     try:

@@ -1,4 +1,4 @@
-"""The same rounds in PyTorch, twice: as a competent user would write them, and as fast as we could make them.
+"""Rounds of Algorithm 1 in PyTorch, as a competent user would write them, and as fast as we could make them.
 
 Both take the initial parameters, the data and the batches from a `rounds.Case` and yield, after each round, a
 function that gives all workers' parameters in refimpl's order: `rounds.py` compares these before it times
@@ -79,7 +79,7 @@ def images(case: Any) -> Tensor:
 
 
 def torch_order(case: Any) -> np.ndarray:
-    """Which entry of refimpl's flat vector comes where in that of `module`: (d,)."""
+    """The order of refimpl's flat vector in that of `module`: (d,)."""
     parts: list[np.ndarray] = []
     side, channels = case.model.sample[0], 0
     for name, T in case.model.layout.views(np.arange(case.W.shape[1])).items():
@@ -185,7 +185,7 @@ def dense_losses(fields: Any, sent: Tensor, rows: Tensor, y: Tensor) -> Tensor:
 
 
 def channels_last_order(case: Any) -> np.ndarray:
-    """As `torch_order`, but kernels are (O, 3, 3, C), as conv2d reads them fastest; the rest is refimpl's."""
+    """`torch_order`, but kernels are (O, 3, 3, C), as conv2d reads them fastest; the rest is refimpl's."""
     tensors = case.model.layout.views(np.arange(case.W.shape[1]))
     return np.concatenate([(T.transpose(3, 0, 1, 2) if T.ndim == 4 else T).ravel() for T in tensors.values()])
 
@@ -213,7 +213,7 @@ def conv_gradient(fields: Any, W: Tensor, X: Tensor, y: Tensor, G: Tensor) -> No
 
 
 def conv_losses(fields: Any, sent: Tensor, rows: Tensor, y: Tensor) -> Tensor:
-    """As `dense_losses`; model by model, few images at a time, so that a layer's output stays in the cache."""
+    """`dense_losses` model by model, few images at a time, so that a layer's output stays in the cache."""
     x = rows[:, None].contiguous(memory_format=torch.channels_last)
     losses = []
     for w in sent:

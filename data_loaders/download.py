@@ -115,7 +115,7 @@ def _receive(url: str, part: Path, limit: int, timeout: float) -> None:
 
 
 def _copy(url: str, part: Path, limit: int, timeout: float) -> None:
-    """The same, however slow."""
+    """Copies the bytes at this address to the file `part`, however slowly they come."""
     with part.open("r+b", buffering=0) as file, urllib.request.urlopen(url, timeout=timeout) as response:
         total, got = response.length, 0
         if total is not None and total > limit:

@@ -24,7 +24,7 @@ def iid(labels: np.ndarray, workers: int, rng: Rng) -> Parts:
 
 
 def nonuniform(labels: np.ndarray, workers: int, rng: Rng, alpha: float = 1.0, minimum: int = 20) -> Parts:
-    """Different shares of each class, every worker holding all classes.
+    """Different shares of each class, and so different sizes, every worker holding all classes.
 
     Of each class, every worker gets `minimum` rows; the rest is dealt in shares drawn from a symmetric
     Dirichlet distribution with parameter `alpha`, for each class anew.
@@ -39,6 +39,7 @@ def nonuniform(labels: np.ndarray, workers: int, rng: Rng, alpha: float = 1.0, m
                 f"got {len(rows)} of class {label} for {workers} workers"
             )
         shares = rng.dirichlet(np.full(workers, alpha))
+        # The minimum each, and the rounded share of the rest.
         ends = minimum * np.arange(1, workers) + np.round(np.cumsum(shares[:-1]) * rest).astype(int)
         for part, chunk in zip(parts, np.split(rows, ends), strict=True):
             part.append(chunk)

@@ -20,20 +20,14 @@ def load(data_dir: str | Path | None = None) -> Dataset:
 
     Raises ValueError if the bytes are not those of the published file.
     """
-    if data_dir is None:
-        path, raw = SHIPPED, _gunzip(SHIPPED)
-    else:
-        path = regular(Path(data_dir) / "spambase.data")
-        raw = path.read_bytes()
+    path = SHIPPED if data_dir is None else regular(Path(data_dir) / "spambase.data")
+    raw = path.read_bytes()
+    try:
+        raw = gzip.decompress(raw) if data_dir is None else raw
+    except (EOFError, OSError, zlib.error) as error:
+        raise ValueError(f"{path} cannot be unpacked: {one_line(error)}") from None
     digest = hashlib.sha256(raw).hexdigest()
     if digest != SHA256:
         raise ValueError(f"{path} is not the published Spambase: needs sha256 {SHA256[:12]}, got {digest[:12]}")
     table = np.loadtxt(io.BytesIO(raw), delimiter=",")
     return Dataset(table[:, :-1], table[:, -1].astype(np.int64))
-
-
-def _gunzip(path: Path) -> bytes:
-    try:
-        return gzip.decompress(path.read_bytes())
-    except (EOFError, OSError, zlib.error) as error:
-        raise ValueError(f"{path} cannot be unpacked: {one_line(error)}") from None

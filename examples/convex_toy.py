@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from refimpl import algorithm, draws, graphs, layout
+from refimpl import algorithm, draws, graphs, models
 from refimpl.attacks import ATTACKS
-from refimpl.experiments.cli import HelpFormatter, Parser, folder, whole_number
-from refimpl.experiments.endings import ended
+from refimpl.experiments.atomic import write
 from refimpl.experiments.figures import style_of
-from refimpl.experiments.files import write
+from refimpl.experiments.options import HelpFormatter, Parser, folder, whole_number
+from refimpl.experiments.process import ended
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -39,7 +39,7 @@ m, L = np.linalg.eigvalsh(A)
 class Nearest:
     """The task, in the form that Algorithm 1 asks of a model: `models.Model`. w is (2,), X is (rows, 2)."""
 
-    layout = layout.layout([("w", (2,), 1)])
+    layout = models.layout([("w", (2,), 1)])
 
     def risk(self, w: np.ndarray, X: np.ndarray, y: np.ndarray) -> np.ndarray:
         return cost(w - X).mean()
@@ -98,7 +98,7 @@ def play(rule: str, attack: str, attackers: int, seed: int, run: int) -> Iterato
     """Endless rounds; the last `attackers` of the workers are adversarial. Another `run`, other draws."""
     X, graph, W = problem(seed)
     y, liars = np.zeros(X.shape[:2], dtype=int), np.arange(N - attackers, N)
-    setting = algorithm.Setting(Nearest(), X, y, graph, liars, rule, attack, step_size=MU)
+    setting = algorithm.Setting(Nearest(), list(X), list(y), graph, liars, rule, attack, step_size=MU)
     state, rng = algorithm.start(setting, W), np.random.default_rng([seed, run])
     while True:
         batch, signals = rng.integers(POINTS, size=(N, 1)), draws.signals(attackers, 2, rng)

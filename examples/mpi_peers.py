@@ -33,10 +33,13 @@ from refimpl.aggregate import RULES
 from refimpl.algorithm import Setting, State
 from refimpl.attacks import ATTACKS
 from refimpl.experiments import cli, grid, tasks
-from refimpl.experiments.files import write
+from refimpl.experiments.atomic import write
+from refimpl.experiments.config import Config
 from refimpl.experiments.options import HelpFormatter, Parser, choice, learning, network, number, whole_number
-from refimpl.experiments.progress import several
-from refimpl.experiments.tasks import TASKS, Config
+from refimpl.experiments.run import check
+from refimpl.experiments.run import prepare as prepared
+from refimpl.experiments.tasks import TASKS
+from refimpl.experiments.words import several
 
 # --- The network --------------------------------------------------------------------------------------------
 
@@ -113,20 +116,23 @@ class Channel:
 class Own(NamedTuple):
     """A rank's share of a run."""
 
-    setting: Setting  # X (m, n, ...) and y (m, n) of its m workers alone; who lies and who hears whom, of all
+    setting: Setting  # of all workers, but the rows of the others are not there
     W: np.ndarray  # (m, d), their initial parameters
     tests: list[tuple[np.ndarray, np.ndarray]]  # their test splits
     sizes: list[int]  # how many training rows each of all workers has
 
 
 def own_share(config: Config, data_dir: str | None, workers: np.ndarray) -> Own:
-    """Deals data and initial parameters as for a run in one process, and keeps what belongs to `workers`.
-
-    Rows stay padded to the longest worker's number: the shape of a product can decide its last bit.
-    """
-    setting, test, W = tasks.build(config, data_dir)
+    """Deals data and initial parameters as for a run in one process, and keeps what belongs to `workers`."""
+    whole = prepared(config, data_dir)
+    check(whole)
+    setting, test, W = whole.setting, whole.test, whole.W
     tests = [(test.X[mine], test.y[mine]) for mine in test.own[workers]]
-    own = setting._replace(X=setting.X[workers], y=setting.y[workers])
+    X, y = (
+        [rows if k in workers else rows[:0].copy() for k, rows in enumerate(of_all)]
+        for of_all in (setting.X, setting.y)
+    )
+    own = setting._replace(X=X, y=y)
     tasks.forget()
     return Own(own, W[workers], tests, train.sizes(setting))
 
@@ -138,8 +144,8 @@ def evaluate(own: Own, workers: np.ndarray, W: np.ndarray) -> list[Score]:
     """The scores of our normal workers, as in `train.evaluate`."""
     s = own.setting
     return [
-        (float((s.model.predict(w, X) == y).mean()), float(s.model.risk(w, s.X[i], s.y[i])))
-        for i, (k, w, (X, y)) in enumerate(zip(workers, W, own.tests, strict=True))
+        (float((s.model.predict(w, X) == y).mean()), float(s.model.risk(w, s.X[k], s.y[k])))
+        for k, w, (X, y) in zip(workers, W, own.tests, strict=True)
         if k not in s.attackers
     ]
 
@@ -237,7 +243,7 @@ def give_up(comm: Any, t: int, timeout: float, lost: dict[int, np.ndarray]) -> N
 
 
 def cost(channels: list[Channel], seconds: float, rounds: int) -> list[float]:
-    """Of a round: bytes sent; milliseconds that this rank computed, exchanged and waited."""
+    """The cost of a round: bytes sent; milliseconds that this rank computed, exchanged and waited."""
     totals = [(c.bytes, 1000 * c.exchanging, 1000 * c.waiting) for c in channels]
     sent, exchanging, waiting = (sum(column) / max(rounds, 1) for column in zip(*totals, strict=True))
     return [sent, 1000 * seconds - exchanging - waiting, exchanging, waiting]
@@ -265,7 +271,7 @@ def report(
 
 
 def say(comm: Any, line: str) -> None:
-    """On rank 0."""
+    """Prints a line on standard error, on rank 0 only."""
     if comm.rank == 0:
         print(line, file=sys.stderr, flush=True)
 

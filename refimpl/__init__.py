@@ -1,7 +1,29 @@
 """Reference implementation of "Resilient Peer-to-peer Learning based on Adaptive Aggregation".
 
-Bhowmick and Koutsoukos, 2024. Start at `refimpl.algorithm` (Algorithm 1) and `refimpl.aggregate` (equations);
-what exists only for speed is in `refimpl.fast`. README.md maps each equation to its function.
+Bhowmick and Koutsoukos, 2024. README.md maps each equation to its function. The specification:
+
+algorithm.py  Algorithm 1, worker by worker; start here
+aggregate.py  Eq. (3), (5), (6), and the paper's baselines: the table RULES
+attacks.py    the paper's four attacks: the table ATTACKS
+layers.py     layers and the loss, forward and backward by hand
+models.py     the paper's networks, and named tensors in a flat vector of parameters
+optim.py      the steps of Eq. (2): the table OPTIMIZERS
+graphs.py     who hears whom: the table GRAPHS
+draws.py      random numbers, a stream for each purpose
+arrays.py     which array library the input belongs to; the only file that imports cupy
+
+On top of it:
+
+engine.py     what computes the rounds of a run, and with which network
+train.py      rounds, epochs and evaluation, with any engine
+methods.py    what a name after --rules means: a rule, a rule as the released code has it, or a system
+peers.py      a round in a process that holds some of the workers
+released.py   what the authors' released code does differently
+related/      the systems that the paper cites
+fast/         everything that exists only for speed
+experiments/  the paper's experiments from the command line
+audit/        judges somebody else's implementation
+vectors/      numbers for ports to other languages, and the check of a port's answers
 """
 
 __version__ = "0.1.0"

@@ -1,16 +1,13 @@
 """Aggregation: Eq. (3), (5) and (6), then the paper's baselines; the table RULES is at the end.
 
 W is (n, d): the n models of a neighbourhood, one per row, in ascending order of the workers' numbers. Ties go
-to the lowest number. Any leading axes are independent neighbourhoods. Results keep the dtype and the array
-module of the input, and inputs are never written to.
+to the lowest number. Results keep the dtype and the array module of the input, and inputs are never written to.
 
 A model with a NaN or infinite entry is "not finite"; attackers may send one.
 """
 
 from collections.abc import Callable
 from typing import NamedTuple
-
-import numpy as np
 
 from refimpl.arrays import Array, module_of, quiet
 
@@ -19,57 +16,51 @@ from refimpl.arrays import Array, module_of, quiet
 
 @quiet
 def inverse_risk_weights(risks: Array) -> Array:
-    """c_l = r_l^-1 / sum_p r_p^-1: Eq. (5). (..., n) -> (..., n).
+    """c_l = r_l^-1 / sum_p r_p^-1: Eq. (5). (n,) -> (n,).
 
-    Computed as min(r) / r, normalised, which cannot overflow. Zero risks share all the weight equally, the
-    limit of the formula. A NaN or infinite risk has weight 0, so if no risk is finite, all weights are 0.
+    Risks are not negative. Computed as min(r) / r, normalised, which cannot overflow. Zero risks share all the
+    weight equally, the limit if they tend to 0 together. A NaN or infinite risk has weight 0, so if no risk is
+    finite, all weights are 0.
     """
     xp = module_of(risks)
     r = xp.where(xp.isfinite(risks), risks, xp.inf)
-    best = r.min(axis=-1, keepdims=True)
-    c = xp.where(r == best, 1.0, best / r).astype(r.dtype)  # where: at r = best = 0 the quotient is 0 / 0
+    c = xp.where(r == r.min(), 1.0, r.min() / r).astype(r.dtype)  # where: at r = min(r) = 0 it is 0 / 0
     c = xp.where(xp.isfinite(r), c, 0)
-    return c / xp.maximum(c.sum(axis=-1, keepdims=True), 1)  # Eq. (5); the sum is >= 1, or 0 if none is finite
+    return c / xp.maximum(c.sum(), 1)  # Eq. (5); the sum is >= 1, or 0 if none is finite
 
 
 @quiet
-def adaptive_weights(risks: Array, own: int | Array) -> Array:
-    """Eq. (5) over N_k^+ = {l : r_l <= r_own}, 0 elsewhere: Eq. (6). (..., n), (...) -> (..., n).
+def adaptive_weights(risks: Array, own: int) -> Array:
+    """Eq. (5) over N_k^+ = {l : r_l <= r_own}, 0 elsewhere: Eq. (6). (n,) -> (n,).
 
-    `own` is the receiver's position among the n. Raises ValueError if it is not one of them; an array on a
-    device is not checked, as that would mean waiting for it. If its own risk is not finite, every finite
-    model passes; if nothing is finite, the receiver keeps its own model.
+    `own` is the receiver's position among the n; raises ValueError if it is not one of them. If its own risk
+    is not finite, every model of finite risk passes; if there is none, the receiver keeps its own model.
     """
-    xp = module_of(risks)
-    n = risks.shape[-1]
-    if isinstance(own, int | np.integer | np.ndarray) and not np.all((own >= 0) & (own < n)):
+    xp, n = module_of(risks), len(risks)
+    if not 0 <= own < n:
         raise ValueError(f"adaptive_weights needs 0 <= own < n, got own={own}, n={n}")
-    is_own = xp.arange(n) == xp.asarray(own)[..., None]
-    r_own = xp.where(is_own, risks, 0).sum(axis=-1, keepdims=True)
-    in_N_plus = (risks <= r_own) | ~xp.isfinite(r_own)
-    return or_own(inverse_risk_weights(xp.where(in_N_plus, risks, xp.inf)), own)  # Eq. (6)
+    in_N_plus = (risks <= risks[own]) | ~xp.isfinite(risks[own])
+    return or_keep_own(inverse_risk_weights(xp.where(in_N_plus, risks, xp.inf)), own)  # Eq. (6)
 
 
-def or_own(weights: Array, own: int | Array) -> Array:
-    """Gives all weight to the receiver's own model where `weights` are all 0. (..., n), (...) -> (..., n)."""
+def or_keep_own(weights: Array, own: int) -> Array:
+    """The weights (n,), or all weight on the receiver's own model if they are all 0."""
     xp = module_of(weights)
-    is_own = xp.arange(weights.shape[-1]) == xp.asarray(own)[..., None]
-    nothing = (weights == 0).all(axis=-1, keepdims=True)
-    return xp.where(nothing, is_own.astype(weights.dtype), weights)
+    return xp.where(weights.any(), weights, (xp.arange(len(weights)) == own).astype(weights.dtype))
 
 
 @quiet
 def combine(weights: Array, W: Array) -> Array:
-    """sum_l c_l w_l: Eq. (3). (n,), (n, d) -> (d,); or for m receivers (..., m, n), (..., n, d) -> (..., m, d).
+    """sum_l c_l w_l: Eq. (3). (n,), (n, d) -> (d,).
 
     A model of weight 0 contributes nothing, even if it is not finite (0 * NaN would be NaN). One of positive
     weight that is not finite makes the result NaN.
     """
     xp = module_of(W)
-    finite = xp.isfinite(W).all(axis=-1, keepdims=True)
+    finite = xp.isfinite(W).all(axis=1, keepdims=True)
     w = weights @ xp.where(finite, W, 0)  # Eq. (3)
-    weight_not_finite = weights @ (~finite).astype(W.dtype)
-    return xp.where(weight_not_finite > 0, xp.nan, w)
+    weight_on_not_finite = weights @ (~finite).astype(W.dtype)
+    return xp.where(weight_on_not_finite > 0, xp.nan, w)
 
 
 # --- The paper's baselines ----------------------------------------------------------------------------------
@@ -78,7 +69,7 @@ def combine(weights: Array, W: Array) -> Array:
 @quiet
 def average(W: Array) -> Array:
     """The mean of the models, (n, d) -> (d,). NaN in, NaN out."""
-    return W.mean(axis=-2)
+    return W.mean(axis=0)
 
 
 @quiet
@@ -87,9 +78,8 @@ def coordinate_median(W: Array) -> Array:
 
     The mean of the two middle values when n is even. NaN counts as +infinity.
     """
-    n = W.shape[-2]
-    s = ascending(W)
-    return (s[..., (n - 1) // 2, :] + s[..., n // 2, :]) / 2
+    n, s = len(W), ascending(W)
+    return (s[(n - 1) // 2] + s[n // 2]) / 2
 
 
 @quiet
@@ -99,9 +89,9 @@ def trimmed_mean(W: Array, f: int) -> Array:
     (n, d) -> (d,). The receiver's own value is trimmed like any other. NaN counts as +infinity.
     Raises ValueError unless n >= 2f + 1.
     """
-    n = W.shape[-2]
+    n = len(W)
     require_trimmable(n, f)
-    return ascending(W)[..., f : n - f, :].mean(axis=-2)
+    return ascending(W)[f : n - f].mean(axis=0)
 
 
 @quiet
@@ -120,35 +110,33 @@ def krum(W: Array, f: int) -> Array:
     Krum (Blanchard et al. 2017, Sec. 4); within BRIDGE it is BRIDGE-K. (n, d) -> (d,).
     Raises ValueError unless n >= 2f + 3.
     """
-    xp = module_of(W)
-    n = W.shape[-2]
+    xp, n = module_of(W), len(W)
     require_krum(n, f)
     to_others = xp.where(xp.eye(n, dtype=bool), xp.inf, squared_distances(W))
-    nearest = xp.sort(to_others, axis=-1)[..., : n - f - 2]
+    nearest = xp.sort(to_others, axis=1)[:, : n - f - 2]
     return row_of_least(nearest, W)
 
 
 def ascending(W: Array) -> Array:
     """Each coordinate's values in ascending order, NaN as +infinity: (n, d) -> (n, d)."""
     xp = module_of(W)
-    return xp.sort(xp.where(xp.isnan(W), xp.inf, W), axis=-2)
+    return xp.sort(xp.where(xp.isnan(W), xp.inf, W), axis=0)
 
 
 @quiet
 def squared_distances(W: Array) -> Array:
     """|w_i - w_j|^2 for all pairs, (n, d) -> (n, n), by explicit differences.
 
-    Infinite for a model that is not finite, and where the square overflows. Computed in float64 for whole
-    numbers, booleans and float16, whose squares would soon overflow.
+    Between two models, infinite if one of them is not finite or the square overflows; 0 on the diagonal.
+    Computed in float64 for whole numbers, booleans and float16, whose squares would soon overflow.
     """
-    xp, W = module_of(W), wide(W)
-    n = W.shape[-2]
-    D = xp.stack([((W - W[..., i : i + 1, :]) ** 2).sum(axis=-1) for i in range(n)], axis=-2)
+    xp, W = module_of(W), as_float(W)
+    D = xp.stack([((W - w) ** 2).sum(axis=1) for w in W])
     D = xp.where(xp.isfinite(D), D, xp.inf)
-    return xp.where(xp.eye(n, dtype=bool), 0, D)
+    return xp.where(xp.eye(len(W), dtype=bool), 0, D)
 
 
-def wide(W: Array) -> Array:
+def as_float(W: Array) -> Array:
     """W itself if it is float32 or float64, else as float64."""
     return W if W.dtype.char in "fd" else W.astype("float64")
 
@@ -161,9 +149,8 @@ def row_of_least(scores: Array, W: Array) -> Array:
     """
     xp = module_of(W)
     infinite = xp.isinf(scores)
-    far, near = infinite.sum(axis=-1), xp.where(infinite, 0, scores).sum(axis=-1)
-    best = xp.where(far == far.min(axis=-1, keepdims=True), near, xp.inf).argmin(axis=-1)
-    return xp.take_along_axis(W, best[..., None, None], axis=-2)[..., 0, :]
+    far, near = infinite.sum(axis=1), xp.where(infinite, 0, scores).sum(axis=1)
+    return xp.take(W, xp.where(far == far.min(), near, xp.inf).argmin(), axis=0)
 
 
 def require_trimmable(n: int, f: int) -> None:
@@ -182,7 +169,7 @@ def require_krum(n: int, f: int) -> None:
         raise ValueError(f"krum needs n >= 2f + 3 models, got n={n}, f={f}")
 
 
-def trim(n: int, f: int) -> int:
+def trim_count(n: int, f: int) -> int:
     """How many of n values BRIDGE-T trims on each side: f, or 10 % if there are no attackers (Sec. 5).
 
     The paper does not say whether it counts each side or both together; we trim this many on each.
@@ -206,6 +193,7 @@ class Rule(NamedTuple):
     listens: bool = True  # does it need what the others send?
     require: Callable[[int, int], None] = lambda n, f: None
     """raises ValueError if it is not defined for a neighbourhood of n models with f attackers"""
+    needs: str = "nothing"  # what a worker must know besides its own data and what it hears
 
 
 RULES = {
@@ -218,7 +206,7 @@ RULES = {
         weighs=True,
     ),
     "inverse-risk": Rule(
-        lambda W, risks, own, f: or_own(inverse_risk_weights(risks), own),
+        lambda W, risks, own, f: or_keep_own(inverse_risk_weights(risks), own),
         "averages all models, weighted by 1 / risk",
         "Eq. (5)",
         "inverse risk",
@@ -226,19 +214,27 @@ RULES = {
         weighs=True,
     ),
     "average": Rule(lambda W, risks, own, f: average(W), "mean of all models", "Sec. 5", "average"),
-    "medoid": Rule(lambda W, risks, own, f: medoid(W), "the model nearest to all others", "Sec. 5", "medoid"),
+    "medoid": Rule(
+        lambda W, risks, own, f: medoid(W),
+        "the model nearest to all others",
+        "Sec. 5",
+        "medoid",
+        needs="that most are honest",
+    ),
     "trimmed-mean": Rule(
-        lambda W, risks, own, f: trimmed_mean(W, trim(W.shape[-2], f)),
+        lambda W, risks, own, f: trimmed_mean(W, trim_count(len(W), f)),
         "mean without the f lowest and f highest values; f = n / 10 if nobody lies",
         "BRIDGE-T, Fang et al. 2022",
         "TM",
-        require=lambda n, f: require_trimmable(n, trim(n, f)),
+        require=lambda n, f: require_trimmable(n, trim_count(n, f)),
+        needs="the number of attackers",
     ),
     "median": Rule(
         lambda W, risks, own, f: coordinate_median(W),
         "median of each coordinate",
         "BRIDGE-M, Fang et al. 2022",
         "CM",
+        needs="that most are honest",
     ),
     "krum": Rule(
         lambda W, risks, own, f: krum(W, f),
@@ -246,6 +242,7 @@ RULES = {
         "Blanchard et al. 2017",
         "Krum",
         require=require_krum,
+        needs="the number of attackers",
     ),
     "local": Rule(
         lambda W, risks, own, f: W[own],

@@ -1,31 +1,32 @@
 """Algorithm 1: peer-to-peer distributed learning with adaptive model aggregation.
 
-`round_` is one pass of the algorithm's outer loop: every worker takes a local step and sends the result to its
-neighbours (Eq. 2), then every normal worker scores what it received by the risk on its own data, weighs it
-(Eq. 6) and combines it (Eq. 3). `local_step` and `aggregation_step` see what one worker sees and nothing else.
+`round_` is one pass of the algorithm's outer loop: every worker takes a local step (Eq. 2) and sends the
+result, or a lie, to its neighbours; then every normal worker combines what it received. Under the paper's rule,
+`adaptive`, the worker scores each model by the risk on its own data, weighs it (Eq. 6) and takes the weighted
+sum (Eq. 3). `local_step` and `aggregation_step` read worker k's data and what N_k sent, and nobody else's.
 
 Symbols: N workers, d parameters; W (N, d) holds worker k's model w_k in row k; w_hat is a model after the local
 step; N_k is the neighbourhood of worker k, itself included; r_k is its risk; mu_k^t its step size in round t.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
-from refimpl.aggregate import RULES, Rule, combine
+from refimpl.aggregate import RULES, combine
 from refimpl.arrays import Array, module_of, quiet
 from refimpl.attacks import ATTACKS
 from refimpl.models import Model
-from refimpl.optim import OPTIMIZERS, Optimizer
+from refimpl.optim import OPTIMIZERS
 
 
 class Setting(NamedTuple):
     """Everything that stays fixed during a run: the input of Algorithm 1, and who lies, and how."""
 
     model: Model
-    X: Array  # (N, n, ...): X[k] are worker k's samples, padded to one length
-    y: Array  # (N, n): their labels; a padded row comes last, has label -1 and counts nowhere
+    X: Sequence[Array]  # X[k] (n_k, ...) are worker k's samples, S_k
+    y: Sequence[Array]  # y[k] (n_k,) are their labels
     graph: np.ndarray  # (N, N) bool: graph[k, l] says that l is in N_k; see `graphs`
     attackers: np.ndarray  # (F,) the adversarial workers, V_f
     rule: str = "adaptive"  # a name in RULES
@@ -34,12 +35,25 @@ class Setting(NamedTuple):
     optimizer: str = "sgd"  # a name in OPTIMIZERS
     step_size: float | Callable[[int, int], float] = 0.01  # a number, or (k, t) -> mu_k^t; k from 0, t from 1
     l2: float = 0.0  # adds l2 |w|^2 / 2 to the risk: "possibly regularized", Sec. 2.1
-    batch_size: int = 20
+    batch_size: int = 20  # rows of a local step, for those who draw them: `round_` is given them
 
     @property
     def normal(self) -> np.ndarray:
         """The normal workers, V_c, ascending."""
         return np.setdiff1d(np.arange(len(self.graph)), self.attackers)
+
+    def mu(self, k: int, t: int) -> float:
+        """mu_k^t, the step size of worker k in round t."""
+        return float(self.step_size(k, t)) if callable(self.step_size) else self.step_size
+
+    def neighbourhood(self, k: int) -> tuple[np.ndarray, int]:
+        """N_k, ascending, and the position of worker k in it."""
+        N_k = np.flatnonzero(self.graph[k])
+        return N_k, int(np.searchsorted(N_k, k))
+
+    def scored_on(self, k: int, rows: Array) -> tuple[Array, Array]:
+        """The samples and labels on which worker k scores models: all that it has, or the batch `rows`."""
+        return (self.X[k], self.y[k]) if self.risk == "local" else (self.X[k][rows], self.y[k][rows])
 
 
 class State(NamedTuple):
@@ -56,51 +70,46 @@ class Round(NamedTuple):
     gradient: Array  # (N, d)
     local: Array  # (N, d): w_hat, Eq. (2)
     sent: Array  # (N, d): the normal workers send w_hat, attackers what they like
-    risks: Array  # (N, N): at [k, l], r_k of what worker l sent; NaN also where k has not scored it
+    risks: (
+        Array  # (N, N): at [k, l], r_k of what worker l sent; NaN where k did not score it, or if its loss is
+    )
     weights: Array | None  # (N, N): c(l, k) at [k, l]; None if the rule does not weigh
     state: State
 
 
-def local_step(
-    model: Model,
-    optimizer: Optimizer,
-    w: Array,
-    memory: Array,
-    X: Array,
-    y: Array,
-    mu: float,
-    t: int,
-    l2: float = 0.0,
-) -> tuple[Array, Array, Array]:
-    """One worker's local learning step from its model w (d,), on its batch X, y: Eq. (2).
+def local_step(s: Setting, k: int, w: Array, memory: Array, rows: Array, t: int) -> tuple[Array, ...]:
+    """Worker k's local learning step of round t, from its model w (d,), on these rows of its data: Eq. (2).
 
     Returns the gradient (d,), w_hat (d,) and what the optimiser remembers, (slots, d).
     """
-    g = model.gradient(w, X, y) + (l2 * w if l2 else 0)
-    w_hat, memory = optimizer.step(w, g, memory, mu, t)  # Eq. (2)
+    g = s.model.gradient(w, s.X[k][rows], s.y[k][rows]) + (s.l2 * w if s.l2 else 0)  # at w_k^(t-1)
+    w_hat, memory = OPTIMIZERS[s.optimizer].step(w, g, memory, s.mu(k, t), t)  # Eq. (2)
     return g, w_hat, memory
 
 
-def risk(model: Model, w: Array, X: Array, y: Array, l2: float = 0.0) -> Array:
-    """r_k(w) on worker k's data X, y (Sec. 2.1), a number. Infinite for a model that is not finite."""
+def risk(s: Setting, w: Array, X: Array, y: Array) -> Array:
+    """r_k(w) on worker k's data X, y (Sec. 2.1), a number.
+
+    Infinite for a model that is not finite, even if its outputs are: ReLU hides a bias of -infinity.
+    """
     xp = module_of(w)
-    r = model.risk(w, X, y) + (l2 / 2 * (w * w).sum() if l2 else 0)
+    r = s.model.risk(w, X, y) + (s.l2 / 2 * (w * w).sum() if s.l2 else 0)
     return xp.where(xp.isfinite(w).all(), r, xp.inf)
 
 
-def aggregation_step(
-    model: Model, rule: Rule, W: Array, own: int, X: Array, y: Array, f: int, l2: float = 0.0
-) -> tuple[Array, Array | None, Array | None]:
-    """One worker's model aggregation step: what it makes of the models W (n, d) that its neighbourhood sent.
+def aggregation_step(s: Setting, k: int, W: Array, rows: Array) -> tuple[Array, Array | None, Array | None]:
+    """Worker k's model aggregation step: its new model, from the models W (n, d) that N_k sent.
 
-    They are in ascending order of the senders' numbers, its own at position `own`. X, y are the data that it
-    scores them on. f is the number of attackers, which some rules have to know.
-    Returns its new model (d,), the risks (n,) if the rule looks at risks, the weights (n,) if it weighs.
+    W is in ascending order of the senders; `rows` are the round's batch. Every rule is told the number of
+    attackers, which only some of the baselines use.
+    Returns the model (d,), the risks (n,) if the rule looks at risks, the weights (n,) if it weighs.
     """
-    r = module_of(W).stack([risk(model, w, X, y, l2) for w in W]) if rule.scores else None
+    rule, (_, own) = RULES[s.rule], s.neighbourhood(k)
+    X, y = s.scored_on(k, rows)
+    r = module_of(W).stack([risk(s, w, X, y) for w in W]) if rule.scores else None
     if not rule.weighs:
-        return rule.compute(W, r, own, f), r, None
-    c = rule.compute(W, r, own, f)  # N_k^+ and Eq. (6), in `aggregate.adaptive_weights`
+        return rule.compute(W, r, own, len(s.attackers)), r, None
+    c = rule.compute(W, r, own, len(s.attackers))  # N_k^+ and Eq. (6), in `aggregate.adaptive_weights`
     return combine(c, W), r, c  # Eq. (3)
 
 
@@ -111,30 +120,24 @@ def round_(s: Setting, state: State, batch: Array, signals: Array | None = None)
     `batch` (N, B) are the row numbers of each worker's sample; `signals` (F, d) is what the attack draws.
     """
     xp, N, t = module_of(state.W), len(s.graph), state.t + 1
-    rule, optimizer = RULES[s.rule], OPTIMIZERS[s.optimizer]
     G, W_hat, memory = (xp.empty_like(array) for array in (state.W, state.W, state.memory))
     R, C = xp.full((N, N), xp.nan, state.W.dtype), xp.zeros((N, N), state.W.dtype)
 
     for k in range(N):  # for all agents: local learning step
-        X, y = s.X[k, batch[k]], s.y[k, batch[k]]
-        mu = float(s.step_size(k, t)) if callable(s.step_size) else s.step_size
-        step = local_step(s.model, optimizer, state.W[k], state.memory[:, k], X, y, mu, t, s.l2)
-        G[k], W_hat[k], memory[:, k] = step
+        G[k], W_hat[k], memory[:, k] = local_step(s, k, state.W[k], state.memory[:, k], batch[k], t)
 
     sent = messages(s, W_hat, signals)
-    W = W_hat.copy()  # attackers do not aggregate: they go on from their own local step
+    W = W_hat.copy()  # attackers do not aggregate, which the paper leaves open: they go on from their own step
 
-    for k in s.normal:  # for all normal agents: model aggregation step
-        neighbourhood = np.flatnonzero(s.graph[k])
-        own, N_k = int(np.searchsorted(neighbourhood, k)), xp.asarray(neighbourhood)
-        X, y = (s.X[k], s.y[k]) if s.risk == "local" else (s.X[k, batch[k]], s.y[k, batch[k]])
-        W[k], r, c = aggregation_step(s.model, rule, sent[N_k], own, X, y, len(s.attackers), s.l2)
+    for k in s.normal:  # model aggregation step
+        N_k = xp.asarray(s.neighbourhood(k)[0])
+        W[k], r, c = aggregation_step(s, k, sent[N_k], batch[k])
         if r is not None:
             R[k, N_k] = r
         if c is not None:
             C[k, N_k] = c
 
-    return Round(G, W_hat, sent, R, C if rule.weighs else None, State(W, memory, t))
+    return Round(G, W_hat, sent, R, C if RULES[s.rule].weighs else None, State(W, memory, t))
 
 
 def messages(s: Setting, W_hat: Array, signals: Array | None) -> Array:

@@ -18,7 +18,7 @@ quiet = np.errstate(over="ignore", under="ignore", divide="ignore", invalid="ign
 
 
 def module_of(array: Array) -> ModuleType:
-    """The module, numpy or cupy, that `array` belongs to. Raises TypeError for lists and scalars."""
+    """The module, numpy or cupy, that `array` belongs to. Raises TypeError for lists and Python numbers."""
     if type(array) is np.ndarray:
         return np
     module = sys.modules[type(array).__module__.partition(".")[0]]

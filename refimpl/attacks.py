@@ -35,7 +35,7 @@ def fall_of_empires(honest: Array, epsilon: float = 1.0) -> Array:
 
 @quiet
 def a_little_is_enough(honest: Array, z: float) -> Array:
-    """mean - z std of the honest models, per coordinate (Baruch et al. 2019, Algorithm 3). (h, d) -> (d,).
+    """mean - z std of the honest models, per coordinate: Baruch et al. 2019. (h, d) -> (d,).
 
     The standard deviation divides by h (ddof 0). The attackers know all honest models, as in most
     implementations, which is more than Baruch et al. let them know: see `a_little_is_enough_corrupted`.
@@ -56,7 +56,7 @@ def a_little_is_enough_corrupted(W: Array, z: float) -> Array:
 
 
 def alie_z(n: int, f: int) -> float:
-    """The largest shift that a majority still hides (Baruch et al. 2019, Sec. 3.1), for f attackers of n.
+    """The largest shift z that enough honest models exceed, for f attackers of n: Baruch et al. 2019, Sec. 3.1.
 
     s = floor(n / 2 + 1) - f supporters are needed among the h = n - f honest; z = Phi^-1((h - s) / h).
     With s < 1 the attackers are a majority by themselves and the formula has no finite value: we take

@@ -6,22 +6,28 @@ attack cannot change the batches, and a run on a GPU sees the draws of a run on 
 
 import numpy as np
 
-from refimpl.layout import Layout
+from refimpl.models import Layout
 
 # The position in this tuple is the spawn key of the stream: append, never reorder.
 STREAMS = ("partition", "init", "batches", "attackers", "attack", "graph")
 
 
-def stream(seed: int, purpose: str) -> np.random.Generator:
-    """The generator for one purpose: PCG64 seeded with child STREAMS.index(purpose) of SeedSequence(seed)."""
+def stream(seed: int, purpose: str, *child: int) -> np.random.Generator:
+    """The generator for one purpose: PCG64 seeded with child STREAMS.index(purpose) of SeedSequence(seed).
+
+    Further numbers name a child of that stream, such as that of one round.
+    """
     if not isinstance(seed, int | np.integer) or seed < 0:  # None would be another seed every time
         raise ValueError(f"needs a whole number as seed, 0 or more, got {seed!r}")
-    child = np.random.SeedSequence(seed, spawn_key=(STREAMS.index(purpose),))
-    return np.random.Generator(np.random.PCG64(child))
+    sequence = np.random.SeedSequence(seed, spawn_key=(STREAMS.index(purpose), *child))
+    return np.random.Generator(np.random.PCG64(sequence))
 
 
 def initial(layout: Layout, workers: int, rng: np.random.Generator) -> np.ndarray:
-    """Initial parameters (N, d), each worker's own: uniform in +-1/sqrt(fan_in), weights and biases alike."""
+    """Initial parameters (N, d), each worker's own: uniform in +-1/sqrt(fan_in), weights and biases alike.
+
+    The paper does not say which; these are PyTorch's.
+    """
     bound = np.concatenate([np.full(field.size, field.fan_in**-0.5) for field in layout.fields])
     return rng.uniform(-1.0, 1.0, (workers, layout.size)) * bound
 

@@ -137,12 +137,12 @@ GRAPHS = {
 
 def build(name: str, workers: int, rng: np.random.Generator) -> np.ndarray:
     """The graph of that name in GRAPHS, with its number after a colon if it takes one: "regular:6"."""
-    entry, number = named("graph", name, GRAPHS, " or a file of edges")
+    entry, number = parse_entry("graph", name, GRAPHS, " or a file of edges")
     return entry.build(workers, number, rng)
 
 
-def named(what: str, text: str, table: dict[str, Any], more: str = "") -> tuple[Any, float]:
-    """The entry of a table by its name, and the number after a colon, or the entry's default."""
+def parse_entry(what: str, text: str, table: dict[str, Any], more: str = "") -> tuple[Any, float]:
+    """The entry that "name" or "name:number" means, and the number, or the entry's default."""
     name, colon, digits = text.partition(":")
     entry = table.get(name)
     if entry is None or (colon and not entry.number):

@@ -2,7 +2,7 @@
 
 Rows are samples: x is (n, p), or (n, H, W, C) for images, channels last. A backward function takes `dy`, the
 derivative of the loss with respect to the layer's output, then the inputs of the forward function, and returns
-the derivatives with respect to these. Where nothing flows back it multiplies by 0, so that NaN stays NaN.
+the derivatives with respect to these. It blocks a derivative by multiplying it by 0, so NaN still passes.
 """
 
 import math
@@ -26,7 +26,10 @@ def relu(x: Array) -> Array:
 
 
 def relu_backward(dy: Array, x: Array) -> tuple[Array]:
-    """dx = dy where x > 0, else 0, also at the kink. The output may replace x: both are > 0 together."""
+    """dx = dy where x > 0, else 0, also at the kink.
+
+    x may also be the layer's output, which is positive at the same places.
+    """
     return (dy * (x > 0),)
 
 
@@ -47,6 +50,7 @@ def add_channel(x: Array) -> Array:
 
 
 def add_channel_backward(dy: Array, x: Array) -> tuple[Array]:
+    """dx = dy without its last axis."""
     return (dy[..., 0],)
 
 
@@ -60,7 +64,7 @@ def conv2d(x: Array, K: Array, b: Array) -> Array:
 
 
 def conv2d_backward(dy: Array, x: Array, K: Array, b: Array) -> tuple[Array, Array, Array]:
-    """dx is conv2d of dy with K rotated by 180 degrees, and db is the sum of dy.
+    """dx is conv2d of dy with K rotated by 180 degrees, its channel axes exchanged; db is the sum of dy.
 
     dK[s, t, c, o] = sum_{n, i, j} x[n, i + s - 1, j + t - 1, c] dy[n, i, j, o].
     """
@@ -115,13 +119,14 @@ def flatten(x: Array) -> Array:
 
 
 def flatten_backward(dy: Array, x: Array) -> tuple[Array]:
+    """dx = dy in the shape of x."""
     return (dy.reshape(x.shape),)
 
 
 def softmax_cross_entropy(z: Array, y: Array) -> Array:
     """Per row log(sum_j exp z_j) - z_y, without overflow: (n, c), (n,) int -> (n,).
 
-    A row with label -1 is padding and has loss 0.
+    A row with label -1 has loss 0.
     """
     xp = module_of(z)
     z = z - z.max(axis=-1, keepdims=True)
@@ -130,7 +135,7 @@ def softmax_cross_entropy(z: Array, y: Array) -> Array:
 
 
 def softmax_cross_entropy_backward(z: Array, y: Array) -> Array:
-    """dz = softmax(z) - onehot(y) per row, 0 for padding: (n, c), (n,) int -> (n, c)."""
+    """dz = softmax(z) - onehot(y) per row, 0 if the label is -1: (n, c), (n,) int -> (n, c)."""
     xp = module_of(z)
     p = xp.exp(z - z.max(axis=-1, keepdims=True))
     p = p / p.sum(axis=-1, keepdims=True)

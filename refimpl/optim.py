@@ -2,7 +2,6 @@
 
 A step is (w, g, memory, mu, t) -> (w, memory): parameters, gradient, what earlier steps left, step size, and
 the number of this step, 1 for the first. The memory is (slots, d), 0 at first; the table says how many slots.
-Steps are elementwise, so w may also be (N, d), mu (N, 1) and the memory (slots, N, d).
 """
 
 from collections.abc import Callable
@@ -40,6 +39,7 @@ class Optimizer(NamedTuple):
     """An entry of OPTIMIZERS."""
 
     step: Callable[[Array, Array, Array, float, int], tuple[Array, Array]]
+    """(w, g, memory, mu, t) -> (w, memory), entry by entry"""
     slots: int  # how many vectors it remembers
     about: str
     reference: str

@@ -1,8 +1,9 @@
 """Algorithm 1 without a centre: the round of a process that holds some of the workers, and only their data.
 
 It calls the two functions of the specification, `local_step` and `aggregation_step`, and needs nothing else but
-a way to hand models to neighbours, which is the caller's: examples/mpi_peers.py does it by MPI. Every number is
-that of `algorithm.round_`, to the last bit. The specification does not know of this file.
+a way to hand models to neighbours, which is the caller's: examples/mpi_peers.py does it by MPI. If attackers
+hear all, every number is that of `algorithm.round_`, to the last bit. The specification does not know of this
+file.
 
 What a process knows of the workers that are not its own: who hears whom, who lies, how many rows each has, and
 the seed. So it can draw everybody's row numbers and use its own; they say nothing about what is in the rows.
@@ -14,11 +15,9 @@ from typing import NamedTuple
 import numpy as np
 
 from refimpl import draws
-from refimpl.aggregate import RULES
 from refimpl.algorithm import Setting, State, aggregation_step, local_step
 from refimpl.arrays import Array, quiet
 from refimpl.attacks import ATTACKS
-from refimpl.optim import OPTIMIZERS
 
 HEAR = ("all", "graph")
 Rows = dict[int, Array]  # models (d,) by the number of the worker that they come from
@@ -54,14 +53,14 @@ def channels(s: Setting, hear: str = "all") -> Channels:
 
 
 def deal(workers: int, processes: int) -> list[np.ndarray]:
-    """Consecutive workers for each process, as evenly as it goes."""
+    """Near-equal consecutive blocks of workers, one for each process."""
     if processes > workers:
         raise ValueError(f"needs a worker for each process, got {processes} processes for {workers} workers")
     return np.array_split(np.arange(workers), processes)
 
 
 def to_send(channel: np.ndarray, here: np.ndarray, there: np.ndarray) -> list[int]:
-    """Which of the workers `here` somebody `there` hears, ascending."""
+    """The workers `here` that somebody `there` hears, ascending."""
     return [int(k) for k in here if channel[k, there].any()]
 
 
@@ -75,7 +74,7 @@ def drawn(s: Setting, sizes: list[int], d: int, seed: int) -> Iterator[tuple[np.
     draw = ATTACKS[s.attack].draw
     while True:
         for batch in draws.batches(sizes, s.batch_size, per_epoch, batch_rng):
-            yield batch, draw and draw(len(s.attackers), d, attack_rng).astype(s.X.dtype)
+            yield batch, draw and draw(len(s.attackers), d, attack_rng).astype(s.X[0].dtype)
 
 
 @quiet
@@ -89,17 +88,14 @@ def round_(
     exchange_models: Exchange,
     exchange_lies: Exchange,
 ) -> State:
-    """One round of Algorithm 1 for the m `workers` of this process, ascending.
+    """One round of Algorithm 1 for the m `workers` of this process, ascending: their next state.
 
-    X and y of the setting, W and the memory of the state are those of our workers alone: (m, n, ...), (m, n),
-    (m, d), (slots, m, d). `batch` (N, B) and `signals` (F, d) are everybody's.
+    X[k] and y[k] of the setting need to be there for our workers only. W (m, d) and the memory (slots, m, d) of
+    the state are those of our workers. `batch` (N, B) and `signals` (F, d) are everybody's.
     """
     t, memory, w_hat = state.t + 1, np.empty_like(state.memory), {}
     for i, k in enumerate(workers.tolist()):  # local learning step
-        X, y = s.X[i, batch[k]], s.y[i, batch[k]]
-        mu = float(s.step_size(k, t)) if callable(s.step_size) else s.step_size
-        step = local_step(s.model, OPTIMIZERS[s.optimizer], state.W[i], state.memory[:, i], X, y, mu, t, s.l2)
-        _, w_hat[k], memory[:, i] = step
+        _, w_hat[k], memory[:, i] = local_step(s, k, state.W[i], state.memory[:, i], batch[k], t)
 
     heard = w_hat | exchange_models(w_hat)
     lies = {a: lie(s, a, hears.models, heard, signals) for a in s.attackers.tolist() if a in w_hat}
@@ -108,10 +104,7 @@ def round_(
     W = np.stack(list(w_hat.values()))  # attackers do not aggregate: they go on from their own local step
     for i, k in enumerate(workers.tolist()):  # model aggregation step
         if k not in lies:
-            N_k = np.flatnonzero(s.graph[k]).tolist()
-            X, y = (s.X[i], s.y[i]) if s.risk == "local" else (s.X[i, batch[k]], s.y[i, batch[k]])
-            received, own, F = rows(sent, N_k), N_k.index(k), len(s.attackers)
-            W[i], _, _ = aggregation_step(s.model, RULES[s.rule], received, own, X, y, F, s.l2)
+            W[i], _, _ = aggregation_step(s, k, rows(sent, s.neighbourhood(k)[0].tolist()), batch[k])
     return State(W, memory, t)
 
 

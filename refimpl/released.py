@@ -2,36 +2,33 @@
 
 Each difference is an entry of DIFFERENCES at the end, to be tried alone or with others: `round_` is
 `algorithm.round_` with those that are switched on. The facts were read off github.com/cbhowmic/ResilientP2P;
-its three tasks differ among themselves, see `of_task`. Not taken over: there an epoch ends when the worker with
-the fewest rows has read them once, here after as many rounds as the workers need on average.
+its three tasks differ among themselves, see `differences_of`. Not taken over: there an epoch ends when the
+worker with the fewest rows has read them once, here after as many rounds as the workers need on average.
 """
 
-import math
 from collections.abc import Callable, Collection
 from functools import partial
 from typing import Any, NamedTuple
-
-import numpy as np
 
 from refimpl import algorithm, layers
 from refimpl.aggregate import RULES, ascending, combine, require_krum, row_of_least, squared_distances
 from refimpl.algorithm import Round, Setting, State
 from refimpl.arrays import Array, module_of, quiet
-from refimpl.layout import Layout
-from refimpl.models import Layer, Network
+from refimpl.engine import Engine
+from refimpl.models import MLP, Layer, Layout, Network, as_layers
 
 SHARE = 0.05  # of the new risk in a running average
 
 
-def engine(s: Setting, on: Collection[str] = ()) -> Callable[..., Round]:
-    """An engine, as in `train`, with the differences of these names."""
+def engine(s: Setting, on: Collection[str] = ()) -> Engine:
+    """An engine that computes rounds with the differences of these names."""
 
     def step(state: Any, batch: Array, signals: Array | None = None) -> Round:
         state = averaging(s, state)
         result, L = round_(s, State(*state[:3]), batch, signals, on, state.averages)
         return result._replace(state=Averaging(*result.state, L))  # type: ignore[arg-type]
 
-    return step
+    return Engine(step, s.model)
 
 
 class Averaging(NamedTuple):
@@ -66,65 +63,58 @@ def round_(
     `before` (N, N) are the running averages of the risks so far; None: they start at this round's.
     Returns the round and the risks that its rule saw.
     """
-    xp, rule = module_of(state.W), RULES[s.rule]
-    before = before if "smoothed-risk" in on else None
+    xp, rule, changes = module_of(state.W), RULES[s.rule], changes_of(on)
+    before = before if changes.smooths else None
     first = algorithm.round_(s._replace(rule="local", attack="none"), state, batch)
     W_hat, memory = first.local, first.state.memory
-    sent, scored = exchange(s, state, W_hat, memory, signals, on)
-    compute = rule_of(s.rule, on)
+    sent, scored = exchange(s, state, W_hat, memory, signals, changes)
+    compute = changes.rules.get(s.rule, rule.compute)
     W, R, L = W_hat.copy(), first.risks, first.risks.copy()
     C = xp.zeros_like(R)
     for k in s.normal:
-        neighbourhood = np.flatnonzero(s.graph[k])
-        own, N_k = int(np.searchsorted(neighbourhood, k)), xp.asarray(neighbourhood)
+        neighbourhood, own = s.neighbourhood(k)
+        N_k = xp.asarray(neighbourhood)
         if rule.scores:
-            X, y = (s.X[k], s.y[k]) if s.risk == "local" else (s.X[k, batch[k]], s.y[k, batch[k]])
-            R[k, N_k] = xp.stack([algorithm.risk(s.model, w, X, y, s.l2) for w in scored[N_k]])
+            X, y = s.scored_on(k, batch[k])
+            R[k, N_k] = xp.stack([algorithm.risk(s, w, X, y) for w in scored[N_k]])
             L[k, N_k] = R[k, N_k] if before is None else smooth(before[k, N_k], R[k, N_k], share)
         made = compute(sent[N_k], L[k, N_k], own, len(s.attackers))
         if rule.weighs:
             C[k, N_k] = made
         W[k] = combine(made, sent[N_k]) if rule.weighs else made
-    overwrite(s, W, sent, on)
+    overwrite(s, W, sent, changes)
     result = Round(first.gradient, W_hat, sent, R, C if rule.weighs else None, State(W, memory, first.state.t))
     return result, L
 
 
 def exchange(
-    s: Setting, state: State, W_hat: Array, memory: Array, signals: Array | None, on: Collection[str]
+    s: Setting, state: State, W_hat: Array, memory: Array, signals: Array | None, changes: "Changes"
 ) -> tuple[Array, Array]:
-    """What each worker sends, and what it is scored by, both (N, d), after the local steps W_hat and memory.
+    """What each worker sends, and the models by which it is scored, both (N, d), after the local steps.
 
-    Where attackers do not train, their local steps are undone.
+    Where attackers do not train, their local steps are undone in W_hat and memory.
     """
     attackers = module_of(W_hat).asarray(s.attackers, dtype=int)
-    if "idle-attackers" in on:
+    if changes.idle:
         W_hat[attackers], memory[:, attackers] = state.W[attackers], state.memory[:, attackers]
-    sent = messages(s, W_hat, signals, on)
+    sent = messages(s, W_hat, signals, changes)
     scored = sent.copy()
-    if "previous-message" in on:  # it sent that last (`overwrite`), and has taken a local step unless it idles
+    if changes.scores_previous:  # it sent that last (`overwrite`), and has taken a local step unless it idles
         scored[attackers] = W_hat[attackers]
     return sent, scored
 
 
-def overwrite(s: Setting, W: Array, sent: Array, on: Collection[str]) -> None:
-    """An attacker's network is overwritten by its message."""
-    if {"previous-message", "idle-attackers"} & set(on):
+def overwrite(s: Setting, W: Array, sent: Array, changes: "Changes") -> None:
+    """Overwrites the attackers' networks by their messages, if a difference says so."""
+    if changes.scores_previous or changes.idle:
         attackers = module_of(W).asarray(s.attackers, dtype=int)
         W[attackers] = sent[attackers]
 
 
-def rule_of(name: str, on: Collection[str]) -> Callable[[Array, Array, int, int], Array]:
-    """The rule, as a difference has it."""
-    return next((d.rules[name] for d in chosen(on) if name in d.rules), RULES[name].compute)
-
-
-def messages(s: Setting, W_hat: Array, signals: Array | None, on: Collection[str]) -> Array:
-    """`algorithm.messages`, with the attack as a difference has it."""
-    if not len(s.attackers):
-        return W_hat.copy()
-    send = next((d.attacks[s.attack] for d in chosen(on) if s.attack in d.attacks), None)
-    if send is None:
+def messages(s: Setting, W_hat: Array, signals: Array | None, changes: "Changes") -> Array:
+    """What each worker sends, (N, d): `algorithm.messages`, unless a difference has another attack."""
+    send = changes.attacks.get(s.attack)
+    if not len(s.attackers) or send is None:
         return algorithm.messages(s, W_hat, signals)
     sent, attackers = W_hat.copy(), module_of(W_hat).asarray(s.attackers)
     sent[attackers] = send(W_hat, attackers, signals, s.model.layout)
@@ -148,9 +138,9 @@ def tensor_signals(W_hat: Array, attackers: Array, signals: Array, layout: Layou
     Made of the paper's signals, which are in (-0.5, 0.5): the first one of each tensor.
     """
     sent = W_hat[attackers]  # a copy
-    for _, offset, shape, _ in layout.fields:
-        first = signals[:, offset : offset + 1]
-        sent[:, offset : offset + math.prod(shape)] *= high * (first + 0.5)
+    for field in layout.fields:
+        first = signals[:, field.offset : field.offset + 1]
+        sent[:, field.offset : field.offset + field.size] *= high * (first + 0.5)
     return sent
 
 
@@ -179,8 +169,9 @@ def unsquared_krum(W: Array, risks: Array, own: int, f: int) -> Array:
     return row_of_least(xp.sort(to_others, axis=-1)[:, : n - f - 2], W)
 
 
-def sigmoid_outputs(model: Network) -> Network:
+def sigmoid_outputs(model: MLP | Network) -> Network:
     """The cross-entropy over sigmoids: for two classes the loss cannot fall below log(1 + 1/e) = 0.31."""
+    model = as_layers(model) if isinstance(model, MLP) else model
     return model._replace(layers=(*model.layers, Layer(layers.sigmoid, layers.sigmoid_backward)))
 
 
@@ -197,20 +188,36 @@ class Difference(NamedTuple):
     """by name, what is computed instead"""
     attacks: dict[str, Callable[[Array, Array, Array, Layout], Array]] = NOTHING
     """by name, what is sent instead: (w_hat of all (N, d), attackers, signals, layout) -> (F, d) or (d,)"""
+    smooths: bool = False  # are risks running averages over the rounds?
+    scores_previous: bool = False  # are attackers scored by their networks, not by what they send?
+    idle: bool = False  # do attackers not train?
     model: Callable[[Any], Any] | None = None  # what it makes of the network
-    in_round: bool = True  # must `round_` know of it?
     reference: str = "-"
+
+
+class Changes(NamedTuple):
+    """What some differences change in a round: fields as in `Difference`."""
+
+    rules: dict[str, Callable[[Array, Array, int, int], Array]]
+    attacks: dict[str, Callable[[Array, Array, Array, Layout], Array]]
+    smooths: bool
+    scores_previous: bool
+    idle: bool
 
 
 DIFFERENCES = {
     "smoothed-risk": Difference(
-        "the risk is that on the batch, 0.95 L + 0.05 r over the rounds, from L = 1", options={"risk": "batch"}
+        "the risk is that on the batch, 0.95 L + 0.05 r over the rounds, from L = 1",
+        options={"risk": "batch"},
+        smooths=True,
     ),
     "previous-message": Difference(
-        "an attacker is scored by its network, which its last message has overwritten"
+        "an attacker is scored by its network, which its last message has overwritten", scores_previous=True
     ),
     "idle-attackers": Difference(
-        "attackers do not train: their network is their last message", ("spambase", "mnist", "digits")
+        "attackers do not train: their network is their last message",
+        ("spambase", "mnist", "digits"),
+        idle=True,
     ),
     "tensor-signals": Difference(
         "arbitrary: one number in (0, 0.5) per tensor",
@@ -230,38 +237,47 @@ DIFFERENCES = {
         "the cross-entropy is over sigmoids of the outputs",
         ("spambase",),
         model=sigmoid_outputs,
-        in_round=False,
     ),
-    "raw-features": Difference("features are not scaled", ("spambase",), {"features": "raw"}, in_round=False),
-    "label-shards": Difference(
-        "sorted by label, two pieces each", ("spambase",), {"partition": "shards"}, in_round=False
-    ),
-    "adam": Difference("Adam, 0.005", ("spambase",), {"optimizer": "adam", "lr": 0.005}, in_round=False),
+    "raw-features": Difference("features are not scaled", ("spambase",), {"features": "raw"}),
+    "label-shards": Difference("sorted by label, two pieces each", ("spambase",), {"partition": "shards"}),
+    "adam": Difference("Adam, 0.005", ("spambase",), {"optimizer": "adam", "lr": 0.005}),
     "label-pairs": Difference(
         "ten fixed pairs of labels, rows shared",
         ("mnist", "digits"),
         {"partition": "label-pairs"},
-        in_round=False,
     ),
 }
 
 
-def chosen(on: Collection[str]) -> list[Difference]:
+def differences(on: Collection[str]) -> list[Difference]:
+    """The entries of DIFFERENCES of these names."""
     return [DIFFERENCES[name] for name in on]
 
 
+def changes_of(on: Collection[str]) -> Changes:
+    """What the differences of these names change in a round. Of two rules or attacks the first counts."""
+    found, first = differences(on), tuple(reversed(differences(on)))
+    return Changes(
+        rules={name: rule for difference in first for name, rule in difference.rules.items()},
+        attacks={name: send for difference in first for name, send in difference.attacks.items()},
+        smooths=any(difference.smooths for difference in found),
+        scores_previous=any(difference.scores_previous for difference in found),
+        idle=any(difference.idle for difference in found),
+    )
+
+
 def network(model: Any, on: Collection[str]) -> Any:
-    """The model, as the differences have it."""
-    for difference in chosen(on):
+    """The model with the selected differences applied."""
+    for difference in differences(on):
         model = difference.model(model) if difference.model else model
     return model
 
 
-def of_task(task: str) -> list[str]:
-    """The differences of the released code for this task."""
+def differences_of(task: str) -> list[str]:
+    """The names of the differences of the released code for this task."""
     return [name for name, difference in DIFFERENCES.items() if task in difference.tasks]
 
 
-def in_the_round(on: Collection[str]) -> list[str]:
-    """Those that `round_` has to know of."""
-    return [name for name in on if DIFFERENCES[name].in_round]
+def affecting_round(on: Collection[str]) -> list[str]:
+    """The names of those differences that change the round."""
+    return [name for name in on if any(changes_of([name]))]

@@ -22,6 +22,15 @@ hypothesis.settings.load_profile("ci" if os.environ.get("CI") else "desk")
 threadpool_limits(1)  # as every run does: small products, where more threads only wait for each other
 
 
+@pytest.fixture
+def patient(monkeypatch):
+    """However busy the machine is, the audit asks all cases and makes examples as small as can be."""
+    from refimpl.audit import caller, counterexample
+
+    monkeypatch.setattr(caller, "SECONDS", 100.0)
+    monkeypatch.setattr(counterexample, "AT_MOST", 100.0)
+
+
 # --- Devices: see docs/GPU.md -------------------------------------------------------------------------------
 
 
@@ -64,3 +73,14 @@ def pytest_collection_modifyitems(config, items):
     for item in items:
         if config.getoption("--on") and (reason := on_device.NOT_HERE.get(item.originalname)):
             item.add_marker(pytest.mark.skip(reason=f"not on a device: {reason}"))
+
+
+@pytest.fixture(scope="session")
+def runs_folder(tmp_path_factory):
+    """A folder with the results of eight short runs."""
+    from refimpl.experiments import cli
+
+    out = tmp_path_factory.mktemp("runs")
+    options = "--epochs 2 --batch-size 200 --rules adaptive krum --attacks none alie --seeds 0 1 --jobs 1 --out"
+    assert cli.main("spambase", [*options.split(), str(out)]) == 0
+    return out

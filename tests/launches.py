@@ -10,6 +10,7 @@ import numpy as np
 import strict_device
 
 from refimpl import aggregate, algorithm, attacks, draws, graphs, models, train
+from refimpl.fast import engine
 
 
 def counts(xp):
@@ -28,7 +29,7 @@ def problem(xp, N, model=None, rows=100, dtype="float64", **options):
     rng = np.random.default_rng(0)
     X = rng.normal(size=(N, rows, *model.sample))
     y = rng.integers(0, model.layout.fields[-1].size, (N, rows))
-    X, y = xp.asarray(X.astype(dtype)), xp.asarray(y)
+    X, y = [xp.asarray(own) for own in X.astype(dtype)], [xp.asarray(own) for own in y]
     options = {"graph": graphs.complete(N), "attackers": np.array([0, 4, 5]), "attack": "alie"} | options
     W = draws.initial(model.layout, N, draws.stream(0, "init"))
     return algorithm.Setting(model, X, y, **options), xp.asarray(W.astype(dtype))
@@ -36,7 +37,7 @@ def problem(xp, N, model=None, rows=100, dtype="float64", **options):
 
 def per_round(xp, *args, **options):
     """(launches, copies to the device, copies to the host) of a round within an epoch, after the first."""
-    rounds = train.rounds(*problem(xp, *args, **options), seed=0)
+    rounds = train.rounds(*problem(xp, *args, **options), seed=0, engine=engine.engine)
     total = [counts(xp) for _ in itertools.islice(rounds, 4)]
     steps = np.diff(total[1:], axis=0)
     assert (steps[0] == steps[1]).all()
@@ -48,8 +49,12 @@ def per_epoch(xp, *args, **options):
     total = [counts(xp)]
     for epochs in (1, 2, 3):
         s, W = problem(xp, *args, **options)
-        own = xp.asarray(np.eye(len(W), dtype=bool))
-        train.run(s, train.HeldOut(s.X[:, 0], s.y[:, 0], own), W, seed=0, epochs=epochs)
+        X, y, own = (
+            xp.stack([X[0] for X in s.X]),
+            xp.stack([y[0] for y in s.y]),
+            xp.asarray(np.eye(len(W), dtype=bool)),
+        )
+        train.run(s, train.HeldOut(X, y, own), W, seed=0, epochs=epochs, engine=engine.engine)
         total.append(counts(xp))
     steps = np.diff(np.diff(total, axis=0), axis=0)
     return tuple(steps[-1].tolist())

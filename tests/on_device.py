@@ -13,9 +13,10 @@ import numpy as np
 
 from refimpl import aggregate, algorithm, attacks, layers, models, optim, released, train
 from refimpl.arrays import to_host
-from refimpl.fast import distances, engine, networks, plan, rules, scores
+from refimpl.engine import Engine
+from refimpl.fast import distances, engine, networks, plan, risks, rules
 
-MODULES = (algorithm, aggregate, attacks, layers, optim, released, train, engine, scores, rules, distances)
+MODULES = (algorithm, aggregate, attacks, layers, optim, released, train, engine, risks, rules, distances)
 TABLES = {"compute": aggregate.RULES, "send": attacks.ATTACKS, "step": optim.OPTIMIZERS}
 METHODS = ("inputs", "logits", "losses", "risk", "gradient", "step", "predict")
 METHODS += ("logits_of_all", "losses_of_all", "prepared")
@@ -25,7 +26,6 @@ NOT_HERE = {
     "test_combine_is_that_of_the_specification": "all_finite does not wait for one",
     "test_a_large_batch_of_images_fits_in_little_memory": "measures the host's memory",
     "test_any_number_of_threads_gives_the_same_bytes": "threads are the host's",
-    "test_own_in_an_array_must_be_one_of_the_neighbours": "to look would be to wait for the device",
     "test_a_row_that_nobody_has_is_refused": "to look would be to wait for the device",
 }
 ON_THE_HOST = {"check", "combine_into", "between", "by_products", "different"}  # arrays are, or stay, there
@@ -37,6 +37,7 @@ MOVES = {
     plan.Group: (),
     plan.Chunk: (),
     plan.Rows: (),
+    models.MLP: (),
     models.Network: (),
     networks.Batched: (),
 }
@@ -52,7 +53,7 @@ def install(xp):
     for field, table in TABLES.items():
         for name, entry in table.items():
             table[name] = entry._replace(**{field: wrapped(getattr(entry, field), xp)})
-    for network in (models.Network, networks.Batched):
+    for network in (models.MLP, models.Network, networks.Batched):
         for name in METHODS:
             if hasattr(network, name):
                 setattr(network, name, wrapped(getattr(network, name), xp))
@@ -87,7 +88,9 @@ def wrapped(function, xp):
         result = function(*moved(args, xp), **moved(kwargs, xp))
         if inspect.isgenerator(result):
             return map(home, result)
-        return wrapped(result, xp) if callable(result) else home(result)  # an engine's step
+        if isinstance(result, Engine):
+            return result._replace(step=wrapped(result.step, xp))
+        return home(result)
 
     return call
 

@@ -31,13 +31,9 @@ def local_data(rows=ROWS, seed=0):
     return data
 
 
-def padded(data):
+def apart(data):
     """The X and y of a setting."""
-    N, longest = len(data), max(len(y) for _, y in data)
-    X, y = np.zeros((N, longest, 3)), np.full((N, longest), -1)
-    for k, (X_k, y_k) in enumerate(data):
-        X[k, : len(y_k)], y[k, : len(y_k)] = X_k, y_k
-    return X, y
+    return [X for X, _ in data], [y for _, y in data]
 
 
 def held_out(data, rows=3):
@@ -50,7 +46,12 @@ def setting(rows=ROWS, graph=None, attackers=(1,), **options):
     """A setting on `local_data(rows)`, on the complete graph unless told otherwise."""
     graph = graphs.complete(len(rows)) if graph is None else graph
     options = {"step_size": 0.3, "batch_size": 5} | options
-    return Setting(MODEL, *padded(local_data(rows)), graph, np.array(attackers, dtype=int), **options)
+    return Setting(MODEL, *apart(local_data(rows)), graph, np.array(attackers, dtype=int), **options)
+
+
+def cast(s, dtype):
+    """The setting with samples of this type."""
+    return s._replace(X=[X.astype(dtype) for X in s.X])
 
 
 def diminishing(k, t):
@@ -71,8 +72,8 @@ def after(s, count, W=None, seed=0, engine=train.plain):
 def run(s, epochs, seed=0, engine=train.plain):
     """`train.run` from `initial`, tested on some of the training data."""
     N = len(s.graph)
-    data = [(s.X[k, :n], s.y[k, :n]) for k, n in enumerate(train.sizes(s))]
-    return train.run(s, held_out(data), initial(N).astype(s.X.dtype), seed, epochs, engine)
+    test = held_out(list(zip(s.X, s.y)))
+    return train.run(s, test, initial(N).astype(s.X[0].dtype), seed, epochs, engine)
 
 
 @contextlib.contextmanager
@@ -104,7 +105,7 @@ def oracle_rounds(s, W, count, shapes, seed=0, smoothing=1.0):
     options = ("rule", "attack", "step_size", "l2", "optimizer", "risk")
     rounds = oracles.algorithm_1(
         W.tolist(),
-        [(s.X[k, :n].tolist(), s.y[k, :n].tolist()) for k, n in enumerate(train.sizes(s))],
+        [(X.tolist(), y.tolist()) for X, y in zip(s.X, s.y)],
         drawn(s, W.shape[1], seed),
         [np.flatnonzero(row).tolist() for row in s.graph],
         s.attackers.tolist(),

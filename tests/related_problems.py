@@ -6,7 +6,7 @@ from numpy.testing import assert_allclose
 from problems import MODEL, after, setting
 
 from refimpl import draws, graphs, related, train
-from refimpl.layout import layout
+from refimpl.models import layout
 
 D = MODEL.layout.size
 DENSE = graphs.complete(7)

@@ -1,22 +1,18 @@
-"""benchmarks/ablation.py and benchmarks/cooperation.py: which runs they make, and what they say of them."""
+"""studies/ablation.py: which runs it makes, and what it says of them."""
 
-import re
 import shutil
 import sys
 from pathlib import Path
 
-import numpy as np
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "studies"))
 import ablation
-import cooperation
+from some_results import result
 
-import refimpl
-from data_loaders import spambase
-from refimpl import draws, released
+from refimpl import released
 
-ALL = released.of_task("spambase")
+ALL = released.differences_of("spambase")
 
 
 def test_each_difference_is_tried_alone_and_left_out():
@@ -52,8 +48,7 @@ def test_a_difference_brings_its_options_and_only_these(tmp_path):
 
 
 def run_of(names, seed, value, rule="adaptive", attack="none"):
-    config = {"task": "spambase", "rule": rule, "attack": attack, "seed": seed, "released": list(names)}
-    return {"config": config, "history": {"worst_own": [0.0, value], "worst_whole": [0.0, value]}}
+    return result(rule, attack, seed, value, released=tuple(names))
 
 
 def test_a_line_shows_how_far_it_is_from_its_start_and_whether_that_is_certain():
@@ -83,61 +78,7 @@ def test_what_it_does_not_know_is_answered_in_a_line(capsys):
     assert "needs a task (spambase, har, mnist, digits) with its options" in line
     assert line.endswith("got no-such-task")
     assert ablation.main(["--help"]) == 0
-    assert "python benchmarks/ablation.py spambase" in capsys.readouterr().out
-
-
-@pytest.mark.parametrize("skew", cooperation.VARIED["skew"])
-def test_workers_have_the_rows_and_the_labels_that_are_asked_for(skew):
-    data = spambase.load(None)
-    X, y, test = cooperation.local_data(data, 100, skew, draws.stream(0, "partition"))
-    assert X.shape == (8, 100, 57)
-    share = cooperation.shares(skew)
-    np.testing.assert_allclose(y.mean(axis=1), share, atol=0.005)
-    tested = [test.y[own].mean() for own in test.own]
-    np.testing.assert_allclose(tested, share, atol=0.02)
-    assert share.mean() == pytest.approx(0.4 + 0.1 * skew)
-
-
-@pytest.mark.parametrize("seed", range(10))
-def test_there_are_rows_enough(seed):
-    rows = int(max(cooperation.VARIED["rows"]))
-    X, _, _ = cooperation.local_data(spambase.load(None), rows, 0.5, draws.stream(seed, "partition"))
-    assert X.shape[1] == rows
-
-
-def test_no_row_is_dealt_twice():
-    data = spambase.load(None)
-    different = len(np.unique(data.X, axis=0)) / len(data.X)
-    X, _, _ = cooperation.local_data(data, 300, 0.5, draws.stream(0, "partition"))
-    rows = X.reshape(-1, 57)
-    assert len(np.unique(rows, axis=0)) > (different - 0.02) * len(rows)  # the data repeat some themselves
-
-
-def test_a_kept_number_has_the_version_that_computed_it(monkeypatch):
-    """The file has a line for each of its kind, with the columns that a run would write today."""
-    rows = cooperation.read(cooperation.CSV)
-    kinds = sum(map(len, cooperation.VARIED.values())) * len(cooperation.RULES)
-    assert len(rows) % kinds == 0
-    assert all(re.fullmatch(r"\d+\.\d+\.\d+", row["version"]) for row in rows)
-    monkeypatch.setattr(cooperation, "ROUNDS", 2)
-    made = cooperation.run("rows", 20, "local", 0)
-    assert made["version"] == refimpl.__version__
-    assert list(made) == list(rows[0])
-
-
-def test_the_kept_numbers_make_the_table():
-    rows = [
-        {"varied": varied, **cooperation.USUAL, varied: value, "rule": rule, "seed": seed}
-        | {"mean_own": 0.9 + 0.01 * seed + 0.05 * (rule == "adaptive"), "mean_whole": 0.5}
-        for varied, values in cooperation.VARIED.items()
-        for value in values
-        for rule in cooperation.RULES
-        for seed in (0, 1)
-    ]
-    head, _, first, *_ = cooperation.table(rows).split("\n")
-    assert " ".join(first.split()) == "rows 20 0.96 0.50 0.91 0.50 0.91 0.50 +0.050 ±0.000"
-    assert len(first) <= 80
-    assert len(head) <= 80
+    assert "python studies/ablation.py spambase" in capsys.readouterr().out
 
 
 @pytest.mark.slow
@@ -173,7 +114,7 @@ def test_a_dry_run_runs_nothing(tmp_path, capsys):
     options = f"--attacks none --epochs 1 --dry-run --out {tmp_path / 'none'}".split()
     assert ablation.main(["spambase", *options]) == 0
     said = capsys.readouterr().out
-    common = "workers 10, attackers 0, epochs 1, batch-size 20, dtype float64, seed 0, graph complete"
+    common = "workers 10, attackers 0, seed 0, epochs 1, graph complete, batch-size 20, dtype float64"
     assert " ".join(said.split()).startswith(f"{common} adaptive none: ")  # and no more
     assert "runs to do" in said
     assert not (tmp_path / "none").exists()

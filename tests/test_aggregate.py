@@ -189,25 +189,17 @@ def test_average_does_not_survive_nan_by_definition():
 
 
 @every_rule
-@given(W=strategies.models(strategies.hard, least=3))
-def test_one_neighbourhood_is_a_batch_of_one(name, W):
-    rule = RULES[name][0]
-    assert_array_equal(rule(W[None], 0)[0], rule(W, 0))
-
-
-@every_rule
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 @pytest.mark.parametrize("form", [0, 1, 2])
-def test_rules_keep_dtype_and_inputs_and_batch_over_leading_axes(name, dtype, form):
-    W = strategies.frozen(np.random.default_rng(1).normal(size=(2, 3, 9, 4)).astype(dtype), form)
+def test_rules_keep_dtype_and_inputs(name, dtype, form):
+    W = strategies.frozen(np.random.default_rng(1).normal(size=(9, 4)).astype(dtype), form)
     before = W.copy()
     rule = RULES[name][0]
     result = rule(W, 3)
     assert result.dtype == dtype
     assert type(result) is np.ndarray
-    assert result.shape == (2, 3, 4)
-    for i in np.ndindex(2, 3):
-        assert_allclose(result[i], rule(W[i], 3), rtol=10 * np.finfo(dtype).eps)
+    assert_allclose(result, rule(before.astype(float), 3), rtol=10 * np.finfo(dtype).eps)
+    assert not np.shares_memory(result, W)
     assert_array_equal(W, before)
 
 
@@ -262,7 +254,6 @@ def test_seven_corners_as_far_apart_are_a_tie(dtype):
         V = W[list(order)]
         assert_array_equal(aggregate.krum(V, 2), V[0])
         assert_array_equal(aggregate.medoid(V), V[0])
-        assert_array_equal(aggregate.krum(np.stack([V, V[::-1]]), 2), V[[0, -1]])
 
 
 def test_distances_of_whole_numbers_are_whole():

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from refimpl import arrays
-from refimpl.fast import parts
+from refimpl.fast import parallel
 
 ROOT = Path(__file__).parents[1]
 
@@ -36,8 +36,8 @@ def test_nothing_else_imports_cupy():
 
 
 def test_a_device_gets_more_at_a_time(xp):
-    assert parts.grain(np) == 1
-    assert parts.grain(xp) == 128
+    assert parallel.device_factor(np) == 1
+    assert parallel.device_factor(xp) == 128
 
 
 # --- Asking for a GPU ---------------------------------------------------------------------------------------

@@ -3,17 +3,12 @@
 import numpy as np
 import pytest
 
-from refimpl.audit import KINDS, judge, report, trial
+from refimpl.audit import KINDS, judge, report
 from refimpl.audit.__main__ import main
 
 torch = pytest.importorskip("torch", reason="torch is in the extra 'oracles'")
 torch.set_num_threads(1)
-
-
-@pytest.fixture(autouse=True)
-def patient(monkeypatch):
-    """However busy the machine is, all cases are asked."""
-    monkeypatch.setattr(trial, "SECONDS", 100.0)
+pytestmark = pytest.mark.usefixtures("patient")
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])

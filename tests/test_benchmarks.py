@@ -20,7 +20,7 @@ def with_torch(request, monkeypatch):
             if importlib.util.find_spec(package) is None:
                 pytest.skip(f"{package} is not installed")
     else:
-        monkeypatch.setattr(load("common", monkeypatch), "missing", lambda *packages: list(packages))
+        monkeypatch.setattr(load("timing", monkeypatch).libraries, "missing", lambda *packages: list(packages))
     return request.param
 
 
@@ -58,18 +58,16 @@ def test_rounds_beside_torch_and_the_floor(tmp_path, capsys, monkeypatch, with_t
 
 
 def test_a_table_goes_between_its_markers(tmp_path, capsys, monkeypatch):
-    common = load("common", monkeypatch)
-    monkeypatch.setattr(common, "PAGE", tmp_path / "page.md")
-    common.PAGE.write_text("above\n<!-- mine -->\n\n    old\n\n<!-- end of mine -->\nbelow\n")
-    made = common.Table()
+    timing = load("timing", monkeypatch)
+    monkeypatch.setattr(timing, "PAGE", tmp_path / "page.md")
+    timing.PAGE.write_text("above\n<!-- mine -->\n\n    old\n\n<!-- end of mine -->\nbelow\n")
+    made = timing.Table()
     for text in ("", "a  b", "", "1  2", ""):
         made.say(text)
     made.into_page("mine")
     page = "above\n<!-- mine -->\n\n    a  b\n\n    1  2\n\n<!-- end of mine -->\nbelow\n"
-    assert common.PAGE.read_text() == page
+    assert timing.PAGE.read_text() == page
     assert [line for line in made.of_page("mine") if line] == ["a  b", "1  2"]
-    with pytest.raises(ValueError, match="no place for the table yours"):
-        made.into_page("yours")
 
 
 @pytest.mark.parametrize("name", ["rounds", "profile", "rules", "scale", "grid"])
@@ -86,7 +84,7 @@ def test_the_grid_takes_as_many_runs_in_torch(tmp_path, capsys, monkeypatch):
         {"spambase": ("--rules adaptive median --attacks alie none --epochs 1", 3), "other": (None, 1)},
     )
     page = tmp_path / "page.md"
-    monkeypatch.setattr(grids.common, "PAGE", page)
+    monkeypatch.setattr(grids.timing, "PAGE", page)
     page.write_text("<!-- grid -->\n\n    spambase old\n    other   kept\n\n<!-- end of grid -->\n")
     assert grids.main(["--tasks", "spambase", "--jobs", "1", "--write", "--out", str(tmp_path)]) == 0
     assert "spambase old" not in page.read_text()
@@ -153,7 +151,7 @@ def test_the_exponent_is_the_slope_of_the_larger_half(monkeypatch):
 @pytest.mark.parametrize("out", ["", __file__])
 def test_a_folder_that_cannot_be_is_refused_before_measuring(name, out, capsys, monkeypatch):
     script = load(name, monkeypatch)
-    monkeypatch.setattr(script.common, "take_turns", lambda *_: pytest.fail("measured"))
+    monkeypatch.setattr(script.timing, "take_turns", lambda *_: pytest.fail("measured"))
     with pytest.raises(SystemExit) as caught:
         script.main(["--out", out])
     assert caught.value.code == 2

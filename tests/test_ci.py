@@ -1,5 +1,6 @@
-"""The versions that setup.cfg declares are those that .ci/run and the forge's workflow test."""
+"""What setup.cfg declares is what is there, and what .ci/run and the forge's workflow test."""
 
+import os
 import re
 import runpy
 from configparser import ConfigParser
@@ -43,3 +44,25 @@ def test_the_workflow_starts_at_the_oldest_python():
     assert config["options"]["python_requires"] == f">={oldest}"
     assert int(newest.split(".")[1]) > int(oldest.split(".")[1])
     assert "run: .ci/run" in workflow
+
+
+def test_what_the_workflow_runs_can_be_run():
+    assert os.access(ROOT / ".ci" / "run", os.X_OK)
+
+
+def test_a_wheel_holds_every_package_and_every_file_in_it():
+    """No file is a link: a clone on Windows would get the text of its path."""
+    config = ConfigParser()
+    config.read(ROOT / "setup.cfg")
+    listed = {name for name in config["options"]["packages"].split() if name.startswith("refimpl")}
+    folders = {path.parent for path in (ROOT / "refimpl").rglob("__init__.py")}
+    assert listed == {".".join(folder.relative_to(ROOT).parts) for folder in folders}
+    data = {
+        path
+        for package in listed & set(config["options.package_data"])
+        for pattern in config["options.package_data"][package].split(", ")
+        for path in ROOT.joinpath(*package.split(".")).glob(pattern)
+    }
+    found = [path for path in (ROOT / "refimpl").rglob("*.*") if "__pycache__" not in path.parts]
+    assert data == {path for path in found if path.suffix != ".py"}
+    assert not any(path.is_symlink() for path in (ROOT / "refimpl").rglob("*"))

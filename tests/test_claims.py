@@ -1,38 +1,28 @@
-"""benchmarks/claims.py, on files of runs that are made up."""
+"""studies/claims.py, on files of runs that are made up."""
 
 import sys
 from pathlib import Path
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "studies"))
 import claims
+from some_results import as_released, result
 
-from refimpl.experiments import report, runs
-from refimpl.experiments.summary import csv_text
-from refimpl.released import of_task
+from refimpl.experiments import report
+from refimpl.experiments.results import as_csv
 
 BASELINES = ("average", "medoid", "trimmed-mean", "median", "krum")
 
 
-def row(task, rule, attack, seed, worst, **options):
-    """A line of the file, with the task's own options unless told otherwise."""
-    common = dict.fromkeys(runs.FIELDS, "") | {"graph": "complete", "risk": "local", "lr": "0.01"}
-    sizes = {"workers": 10, "attackers": 3, "epochs": 10, "batch_size": 20}
-    config = common | sizes | options | {"task": task, "rule": rule, "attack": attack, "seed": seed}
-    numbers = dict.fromkeys((*runs.NUMBERS, *runs.LISTENING), 0.5) | {"worst_own": worst}
-    return config | numbers | {"version": "0.1.0", "code": "0" * 16}
-
-
 def rows(task, attack, by_rule, **options):
-    """By rule, a number per seed."""
-    return [
-        row(task, rule, attack, k, x, **options) for rule, some in by_rule.items() for k, x in enumerate(some)
-    ]
+    """Runs, by rule with a number per seed."""
+    options = {"task": task, "epochs": 10} | options
+    return [result(rule, attack, k, x, **options) for rule, some in by_rule.items() for k, x in enumerate(some)]
 
 
-def file_of(tmp_path, lines, name="runs.csv"):
-    (tmp_path / name).write_text(csv_text(lines))
+def file_of(tmp_path, runs, name="runs.csv"):
+    (tmp_path / name).write_text(as_csv(runs))
     return tmp_path / name
 
 
@@ -57,22 +47,22 @@ def around(value, noise=NOISE):
         (
             around(0.9),
             around(0.6),
-            "Yes: highest under 4 of 4 attacks (5 seeds), told apart from all others under 4.",
+            "Yes: highest under 4 of 4 attacks (5 seeds), significantly ahead of all others under 4.",
         ),
         (
             around(0.9),
             around(0.89, NOISE[::-1]),
-            "In the means: highest under 4 of 4 attacks (5 seeds), told apart",
+            "In the means: highest under 4 of 4 attacks (5 seeds), significantly ahead",
         ),
         (
             [0.9],
             [0.6],
-            "In the means: highest under 4 of 4 attacks (1 seed), told apart from all others under 0.",
+            "In the means: highest under 4 of 4 attacks (1 seed), significantly ahead of all others",
         ),
         (
             around(0.8),
             around(0.9),
-            "No: highest under 0 of 4 attacks (5 seeds), told apart from all others under 0.",
+            "No: highest under 0 of 4 attacks (5 seeds), significantly ahead of all others under none.",
         ),
     ],
 )
@@ -131,21 +121,23 @@ def test_a_run_counts_wherever_its_numbers_would_be_the_same(tmp_path):
     lines += rows("har", "none", {"krum": [0.6], "adaptive": [0.95]}, attackers=13)
     lines += rows("har", "foe", {"krum": [0.4]}, attackers=6)
     local, batch, six = settings_of(tmp_path, lines)
-    assert local.told == "har, 13 attackers, protocol paper, epochs 10, risk local"
+    assert local.caption == "har, 13 attackers, protocol paper, epochs 10, risk local"
     assert batch.columns["foe"] == {"krum": {0: 0.5}, "adaptive": {0: 0.7}}
     assert batch.columns["none"] == {"krum": {0: 0.6}}  # adaptive does depend on the risk
     assert six.columns == {"none": {"krum": {0: 0.6}, "adaptive": {0: 0.95}}, "foe": {"krum": {0: 0.4}}}
 
 
 def test_protocols_apart_and_no_mixture_of_the_two(tmp_path):
+    released = as_released("har")
+    del released["task"]
     lines = rows("har", "foe", {"adaptive": [0.9]}) + rows(
-        "har", "foe", {"adaptive": [0.8]}, released="deviation"
+        "har", "foe", {"adaptive": [0.8]}, released=("deviation",)
     )
-    lines += rows("har", "foe", {"adaptive": [0.7]}, released=" ".join(of_task("har")), risk="batch")
-    lines += rows("har", "foe", {"adaptive": [0.6]}, released=" ".join(of_task("har")), risk="local")
+    lines += rows("har", "foe", {"adaptive": [0.7]}, **released)
+    lines += rows("har", "foe", {"adaptive": [0.6]}, **released | {"risk": "local"})
     found = settings_of(tmp_path, lines)
     assert [s.columns["foe"]["adaptive"][0] for s in found] == [0.9, 0.7]
-    assert [s.told.split(", ")[2] for s in found] == ["protocol paper", "protocol released"]
+    assert [s.caption.split(", ")[2] for s in found] == ["protocol paper", "protocol released"]
 
 
 def test_figures_stand_beside_ours(tmp_path):
@@ -157,17 +149,18 @@ def test_figures_stand_beside_ours(tmp_path):
 
 
 def of_many_kinds():
-    rates = [("0.001", "two-labels"), ("0.02", "two-labels"), ("0.001", "label-pairs")]
+    rates = [(0.001, "two-labels"), (0.02, "two-labels"), (0.001, "label-pairs")]
     mnist = [
         line
         for lr, partition in rates
         for line in rows("mnist", "alie", everybody([0.9], [0.2]), lr=lr, partition=partition, risk="batch")
     ]
-    released = " ".join(of_task("har"))
+    released = as_released("har")
+    del released["task"]
     har = [
         line
         for attackers in (13, 6)
-        for more in ({}, {"risk": "batch"}, {"risk": "batch", "released": released})
+        for more in ({}, {"risk": "batch"}, released)
         for attack in ("none", "sign-flip", "arbitrary", "foe", "alie")
         for line in rows("har", attack, everybody([0.9, 0.8], [0.2, 0.3]), attackers=attackers, **more)
     ]

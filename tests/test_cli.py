@@ -14,10 +14,12 @@ import pytest
 import strict_device
 
 from data_loaders.partition import PARTITIONS
-from refimpl import arrays, train
+from refimpl import arrays, methods
 from refimpl.aggregate import RULES
 from refimpl.attacks import ATTACKS
 from refimpl.experiments import cli, grid
+from refimpl.experiments.options import parser
+from refimpl.experiments.results import load
 from refimpl.graphs import GRAPHS
 from refimpl.optim import OPTIMIZERS
 
@@ -80,9 +82,9 @@ def test_every_field_of_a_configuration_has_an_option():
 @pytest.mark.parametrize("text", ["0", "-1", "abc", "", "nan", "inf"])
 def test_a_learning_rate_is_a_number_above_0(text):
     with pytest.raises(SystemExit) as caught:
-        cli.parser("spambase").parse_args([f"--lr={text}"])
+        parser("spambase").parse_args([f"--lr={text}"])
     assert caught.value.code == 2
-    assert cli.parser("spambase").parse_args(["--lr=1e-9"]).lr == 1e-9
+    assert parser("spambase").parse_args(["--lr=1e-9"]).lr == 1e-9
 
 
 def test_a_seed_named_twice_is_one_run():
@@ -114,14 +116,14 @@ def history(options, tmp_path):
     out = tmp_path / options.replace(" ", "_")
     fixed = "--epochs 2 --rules adaptive krum --attacks arbitrary --batch-size 100 --jobs 1 --out"
     assert cli.main("spambase", [*fixed.split(), str(out), *options.split()]) == 0
-    results = [json.loads(path.read_text()) for path in sorted(out.glob("*.json"))]
-    return [np.array(list(result["history"].values())) for result in results]
+    results = map(load, sorted(out.glob("*.json")))
+    return [np.array(list(result.history.values())) for result in results]
 
 
 def test_plain_runs_the_specification_to_the_same_numbers(tmp_path, monkeypatch):
     called = []
-    plain = train.plain
-    monkeypatch.setattr(train, "plain", lambda setting: called.append(setting.rule) or plain(setting))
+    plain = methods.plain_engine
+    monkeypatch.setattr(methods, "plain_engine", lambda setting: called.append(setting.rule) or plain(setting))
     fast = history("--l2 0.1", tmp_path)
     assert called == []
     for one, other in zip(history("--l2 0.1 --plain", tmp_path), fast):
@@ -176,19 +178,18 @@ def test_gpu_computes_on_the_chosen_device_one_run_at_a_time(tmp_path, monkeypat
     options = f"--gpu --epochs 1 --rules local --attacks none foe --batch-size 300 --out {tmp_path}"
     assert cli.main("spambase", [*options.split(), "--device", "3"]) == 0
     assert set(asked) == {3}
-    assert len(asked) == 1 + 2 * 2  # checked first; then every run, which here is also timed first
+    assert len(asked) == 1 + 2  # checked first; then every run
     assert jobs == [1]
     assert cli.main("spambase", options.split()) == 0
-    assert asked[5:] == [0]
-    results = [json.loads(path.read_text()) for path in tmp_path.glob("*.json")]
-    assert [(r["config"]["gpu"], r["config"]["device"]) for r in results] == [(True, 3)] * 2
+    assert asked[3:] == [0]
+    results = map(load, tmp_path.glob("*.json"))
+    assert [(run.config.gpu, run.config.device) for run in results] == [(True, 3)] * 2
 
 
 def threads_of(tmp_path, *options):
     fixed = f"--epochs 1 --rules local --batch-size 300 --out {tmp_path}"
     assert cli.main("spambase", [*fixed.split(), *options]) == 0
-    results = [json.loads(path.read_text()) for path in tmp_path.glob("*.json")]
-    return {result["threads"] for result in results}
+    return {load(path).threads for path in tmp_path.glob("*.json")}
 
 
 def test_threads_are_the_cores_divided_among_the_runs_at_a_time(tmp_path, monkeypatch):
@@ -221,7 +222,7 @@ def test_help_names_every_option_with_a_line(capsys):
     with pytest.raises(SystemExit):
         cli.main("spambase", ["--help"])
     text = capsys.readouterr().out
-    for action in cli.parser("spambase")._actions:
+    for action in parser("spambase")._actions:
         assert action.help, action.dest
         assert action.option_strings[-1] in text
     assert "(200)" in text

@@ -1,6 +1,5 @@
 """Each recipe of CONTRIBUTING.md, run as it is printed there."""
 
-import json
 import re
 import subprocess
 import sys
@@ -8,6 +7,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+
+from refimpl.experiments.results import load
 
 ROOT = Path(__file__).parents[1]
 TEXT = (ROOT / "CONTRIBUTING.md").read_text()
@@ -26,8 +27,8 @@ def run(tmp_path, name, *options):
     (tmp_path / f"{name}.py").write_text(script)
     command = [sys.executable, f"{name}.py", *printed, "--epochs", "1", "--jobs", "2", "--out", "out", *options]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
-    results = [json.loads(path.read_text()) for path in (tmp_path / "out").glob("*.json")]
-    return done.stdout, {result["config"]["rule"]: result for result in results}
+    results = map(load, (tmp_path / "out").glob("*.json"))
+    return done.stdout, {result.config.rule: result for result in results}
 
 
 def names(table):
@@ -37,17 +38,25 @@ def names(table):
 
 def test_every_block_is_a_recipe():
     assert TEXT.count("```python") == len(RECIPES)
-    assert list(RECIPES) == ["rule", "attack", "graph", "network", "data"]
+    assert list(RECIPES) == ["rule", "system", "attack", "graph", "network", "data"]
 
 
 @pytest.mark.slow
 def test_a_rule(tmp_path):
     table, results = run(tmp_path, "rule")
     assert names(table) == ["adaptive", "mine"]
-    weights = np.delete(results["mine"]["weights"], results["mine"]["attackers"], 0)
+    weights = np.delete(results["mine"].weights, results["mine"].attackers, 0)
     assert ((weights > 0).sum(axis=1) > 1).any()
     for row in weights:
         np.testing.assert_allclose(row[row > 0], 1 / (row > 0).sum())  # a plain mean
+
+
+@pytest.mark.slow
+def test_a_system(tmp_path):
+    table, results = run(tmp_path, "system")
+    assert names(table) == ["adaptive", "mine"]
+    assert results["mine"].bytes_per_round == results["adaptive"].bytes_per_round
+    assert results["mine"].last("mean_loss") != results["adaptive"].last("mean_loss")
 
 
 @pytest.mark.slow
@@ -55,7 +64,7 @@ def test_an_attack(tmp_path):
     table, results = run(tmp_path, "attack")
     assert table.splitlines()[3].split() == ["mine"]  # the only column
     assert names(table) == ["adaptive", "average"]
-    assert results["average"]["history"]["mean_loss"][-1] > results["adaptive"]["history"]["mean_loss"][-1]
+    assert results["average"].last("mean_loss") > results["adaptive"].last("mean_loss")
 
 
 @pytest.mark.slow
@@ -64,7 +73,7 @@ def test_a_graph(tmp_path):
     assert names(table) == ["adaptive", "inverse-risk"]
     star = np.eye(10, dtype=bool)
     star[0] = star[:, 0] = True
-    np.testing.assert_array_equal(np.array(results["inverse-risk"]["weights"]) > 0, star)
+    np.testing.assert_array_equal(np.array(results["inverse-risk"].weights) > 0, star)
 
 
 @pytest.mark.slow
@@ -75,7 +84,7 @@ def test_a_task(tmp_path, name, title):
     table, results = run(tmp_path, name)
     assert table.startswith(f"{title}: 10 workers")
     assert names(table) == ["adaptive", "local"]
-    assert results["local"]["config"]["task"] == "mine"
+    assert results["local"].config.task == "mine"
 
 
 @pytest.mark.slow
@@ -84,8 +93,8 @@ def test_a_network_of_ones_own_is_computed_the_same_plainly(tmp_path):
     (tmp_path / "plain").mkdir()
     fast, plain = run(tmp_path, "network")[1], run(tmp_path / "plain", "network", "--plain")[1]
     for rule in fast:
-        for column, values in fast[rule]["history"].items():
-            np.testing.assert_allclose(values, plain[rule]["history"][column], rtol=1e-9)
+        for column, values in fast[rule].history.items():
+            np.testing.assert_allclose(values, plain[rule].history[column], rtol=1e-9)
 
 
 @pytest.mark.slow

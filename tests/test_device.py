@@ -3,8 +3,8 @@
 Everything is compared with numpy, float64 to rtol 1e-10 / atol 1e-13 and float32 to rtol 1e-4 / atol 1e-5.
 """
 
+import dataclasses
 import functools
-import json
 import os
 import subprocess
 import sys
@@ -17,7 +17,10 @@ from on_device import TOLERANCES, moved
 from data_loaders import Dataset
 from refimpl import aggregate, algorithm, arrays, attacks, draws, graphs, layers, models, optim, released, train
 from refimpl.aggregate import RULES
+from refimpl.engine import Engine
 from refimpl.experiments import cli, grid, tasks
+from refimpl.experiments.options import parser
+from refimpl.experiments.results import load
 from refimpl.fast import engine, networks, rules
 from refimpl.fast import released as fast_released
 from refimpl.fast.conv_pool import conv_pool
@@ -98,9 +101,9 @@ def test_weights(name, dtype, xp):
         rules.combine_into(weights[None], M[None], rules.all_finite(M), W, xp.arange(6)[None], slice(0, 6))
         return W
 
-    for combine in (aggregate.combine, combined):
-        assert_same(xp, combine, weights, W)
-        assert_same(xp, combine, weights, normal(5, 40, dtype=dtype))
+    for combine, some in ((aggregate.combine, weights[0]), (combined, weights)):
+        assert_same(xp, combine, some, W)
+        assert_same(xp, combine, some, normal(5, 40, dtype=dtype))
 
 
 @dtypes
@@ -173,7 +176,9 @@ def test_networks(method, name, dtype, xp, monkeypatch):
         given = (given[0], network.prepared(given[1]))
     assert_same(xp, getattr(network, method), *given)
     monkeypatch.setattr(networks, "FLOATS", 4 * network.floats)
-    monkeypatch.setattr(networks, "grain", lambda _: 1)  # few rows at a time, as if there were many more
+    monkeypatch.setattr(
+        networks, "device_factor", lambda _: 1
+    )  # few rows at a time, as if there were many more
     assert_same(xp, getattr(network, method), *given)
 
 
@@ -273,37 +278,37 @@ def test_examples(plain, task, dtype, xp, small, tmp_path):
         tasks.build_data.cache_clear()
         argv = f"{command} --epochs 1 --dtype {dtype} --jobs 1 --out {tmp_path / where} {options}"
         assert cli.main(task, argv.split()) == 0
-        results = [json.loads(path.read_text()) for path in (tmp_path / where).glob("*.json")]
-        found[where] = {result["config"]["rule"]: result for result in results}
+        results = map(load, (tmp_path / where).glob("*.json"))
+        found[where] = {result.config.rule: result for result in results}
     assert found["host"].keys() == found["device"].keys()
     accuracy = TOLERANCES[dtype] if dtype == "float64" else {"atol": 0.1}  # float32 may turn a close call
     for rule, host in found["host"].items():
         device = found["device"][rule]
-        assert xp.__name__ in device["versions"]
-        for name, column in host["history"].items():
+        assert xp.__name__ in device.versions
+        for name, column in host.history.items():
             tolerance = TOLERANCES[dtype] if "loss" in name else accuracy
-            np.testing.assert_allclose(device["history"][name], column, **tolerance)
-        if host["weights"]:
-            np.testing.assert_allclose(device["weights"], host["weights"], **TOLERANCES[dtype])
+            np.testing.assert_allclose(device.history[name], column, **tolerance)
+        if host.weights:
+            np.testing.assert_allclose(device.weights, host.weights, **TOLERANCES[dtype])
 
 
 @dtypes
 def test_a_device_sees_the_same_draws_bit_for_bit(dtype, xp):
     """Partition, initial values, batches and signals, over more than an epoch."""
     argv = f"--attacks arbitrary --batch-size 200 --dtype {dtype}".split()
-    config = cli.configs("spambase", cli.parser("spambase").parse_args(argv))[0]
+    config = cli.configs("spambase", parser("spambase").parse_args(argv))[0]
     seen = {}
     for module in (np, xp):
         s, test, W = tasks.build(config, xp=module)
-        drawn = [s.X, s.y, *test, W, s.attackers]
+        drawn = [*s.X, *s.y, *test, W, s.attackers]
 
         def spy(s, drawn=drawn):
-            step = engine.engine(s)
-            return lambda state, batch, signals: drawn.extend([batch, signals]) or step(state, batch, signals)
+            step, model = engine.engine(s)
+            return Engine(lambda *args: drawn.extend(args[1:]) or step(*args), model)
 
         train.run(s, test, W, seed=3, epochs=2, engine=spy)
         seen[module] = [arrays.to_host(array).copy() for array in drawn]
-    assert len(seen[np]) == 7 + 2 * 2 * draws.rounds_per_epoch(train.sizes(s), 200)
+    assert len(seen[np]) == 25 + 2 * 2 * draws.rounds_per_epoch(train.sizes(s), 200)
     for host, device in zip(seen[np], seen[xp], strict=True):
         assert host.dtype == device.dtype
         np.testing.assert_array_equal(device, host)
@@ -347,10 +352,10 @@ def test_processes_share_the_device(cupy, tmp_path):
     options = "--gpu --device 0 --jobs 2 --rules average krum --attacks foe --epochs 1 --out"
     assert cli.main("spambase", [*options.split(), str(tmp_path)]) == 0
     for path in tmp_path.glob("*.json"):
-        result = json.loads(path.read_text())
-        assert "cupy" in result["versions"]
-        host = grid.run(tasks.Config(**result["config"] | {"gpu": False}))
-        np.testing.assert_allclose(result["history"]["mean_loss"], host["history"]["mean_loss"], rtol=1e-10)
+        result = load(path)
+        assert "cupy" in result.versions
+        host = grid.run(dataclasses.replace(result.config, gpu=False))
+        np.testing.assert_allclose(result.history["mean_loss"], host.history["mean_loss"], rtol=1e-10)
 
 
 @pytest.mark.gpu

@@ -72,7 +72,7 @@ def test_tests_that_a_page_names_exist(page):
 
 
 TABLE = re.compile(
-    r"^    python (-m refimpl\.experiments\.report|benchmarks/(?:ablation|cooperation|published|claims)\.py)"
+    r"^    python (-m refimpl\.experiments\.report|studies/(?:ablation|cooperation|published|claims)\.py)"
     r" ?(\S+\.csv|--show|)\n\n((?:    .*\n|\n)+?)(?=\n?\S)",
     re.MULTILINE,
 )
@@ -82,7 +82,7 @@ def printed_by(command, argument, monkeypatch):
     """What a command of a page prints; pictures are not drawn again."""
     if command.startswith("-m"):
         return report.main([str(ROOT / argument)])
-    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    monkeypatch.syspath_prepend(str(ROOT / "studies"))
     script = importlib.import_module(Path(command).stem)
     monkeypatch.setattr(script, "draw", lambda *_: None, raising=False)
     return script.main([str(ROOT / name) if name.endswith(".csv") else name for name in argument.split()])

@@ -40,7 +40,7 @@ def test_initial_parameters_differ_by_worker_and_fill_the_fan_in_range():
     assert W.shape == (50, model.layout.size)
     assert len(np.unique(W)) == W.size
     for name, bound in {"W1": 1 / 8, "b1": 1 / 8, "W2": 1 / 3, "b2": 1 / 3}.items():
-        values = model.layout.views(W)[name]
+        values = np.stack([model.layout.views(w)[name] for w in W])
         assert np.abs(values).max() <= bound
         assert np.abs(values).max() > 0.9 * bound
         assert values.min() < 0 < values.max()

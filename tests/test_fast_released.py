@@ -6,12 +6,13 @@ from numpy.testing import assert_allclose
 from problems import GRAPHS, after, setting
 
 from refimpl import aggregate, released
-from refimpl.experiments import cli, grid
+from refimpl.experiments import cli, tasks
 from refimpl.experiments.options import parse
 from refimpl.fast import released as fast
 from refimpl.fast.networks import batched
+from refimpl.models import as_layers
 
-IN_THE_ROUND = released.in_the_round(released.DIFFERENCES)
+IN_THE_ROUND = released.affecting_round(released.DIFFERENCES)
 
 
 def engines(on):
@@ -70,7 +71,7 @@ def test_sigmoid_outputs_are_batched():
 
 
 def test_a_sigmoid_elsewhere_is_not():
-    model = setting().model
+    model = as_layers(setting().model)
     inner = released.sigmoid_outputs(model)
     assert batched(inner._replace(layers=(*inner.layers, *model.layers))) is None
 
@@ -79,4 +80,4 @@ def test_a_sigmoid_elsewhere_is_not():
 def test_the_command_line_takes_it_unless_asked_for_the_plain_form(more, module):
     options = f"--protocol released --rules adaptive --attacks alie {more}"
     (config,) = cli.configs("spambase", parse("spambase", options.split())[1])
-    assert grid.engine(config, None).func is module.engine
+    assert tasks.method_of(config).engine(None).func is module.engine

@@ -13,6 +13,7 @@ MODELS = {
     "mlp": models.mlp([5, 4, 3]),
     "deep": models.mlp([3, 4, 5, 4]),
     "linear": models.mlp([3, 2]),
+    "layers": models.as_layers(models.mlp([5, 4, 3])),
     "cnn": CNN,
     "flat": models.cnn(side=5, channels=(2,), hidden=3, classes=4),
 }
@@ -34,6 +35,7 @@ SHAPES = {
     "mlp": oracle_layers.mlp_shapes([5, 4, 3]),
     "deep": oracle_layers.mlp_shapes([3, 4, 5, 4]),
     "linear": oracle_layers.mlp_shapes([3, 2]),
+    "layers": oracle_layers.mlp_shapes([5, 4, 3]),
     "cnn": oracle_layers.cnn_shapes(7, (3, 2), 4, 3),
     "flat": oracle_layers.cnn_shapes(5, (2,), 3, 4),
 }
@@ -52,10 +54,10 @@ def test_the_papers_networks_have_their_sizes():
 def test_mlp_layout():
     fields = [tuple(field) for field in models.mlp([57, 20, 2]).layout.fields]
     assert fields == [
-        ("W1", 0, (57, 20), 57),
-        ("b1", 1140, (20,), 57),
-        ("W2", 1160, (20, 2), 20),
-        ("b2", 1200, (2,), 20),
+        ("W1", 0, 1140, (57, 20), 57),
+        ("b1", 1140, 20, (20,), 57),
+        ("W2", 1160, 40, (20, 2), 20),
+        ("b2", 1200, 2, (2,), 20),
     ]
 
 
@@ -195,8 +197,9 @@ def test_strided_inputs(name):
 # --- prediction and poison ----------------------------------------------------------------------------------
 
 
-def test_predict_ties_go_to_the_lowest_label_and_nan_to_minus_one():
-    model = models.mlp([2, 3])
+@pytest.mark.parametrize("name", ["mlp", "layers"])
+def test_predict_ties_go_to_the_lowest_label_and_nan_to_minus_one(name):
+    model = models.mlp([2, 3]) if name == "mlp" else models.as_layers(models.mlp([2, 3]))
     w = np.zeros(model.layout.size)
     X = np.array([[1.0, 2.0], [0.0, np.nan], [3.0, 0.0]])
     assert_array_equal(model.predict(w, X), [0, -1, 0])

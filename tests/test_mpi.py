@@ -42,7 +42,8 @@ def cases():
 def share(s, W, workers):
     """A process's setting and state, and the draws that all processes have in common."""
     state = algorithm.start(s, W)
-    own = s._replace(X=s.X[workers], y=s.y[workers])
+    X, y = ([rows if k in workers else rows[:0] for k, rows in enumerate(of_all)] for of_all in (s.X, s.y))
+    own = s._replace(X=X, y=y)
     state = state._replace(W=W[workers], memory=state.memory[:, workers])
     return own, state, peers.drawn(own, train.sizes(s), W.shape[1], seed=0)
 
@@ -182,10 +183,11 @@ def test_a_rank_keeps_its_own_rows_and_frees_the_rest(example):
     finally:
         tracemalloc.stop()
     whole = tasks.build(config())[0]
-    np.testing.assert_array_equal(own.setting.X[0], whole.X[3])
-    needed = own.setting.X.nbytes + own.setting.y.nbytes + own.W.nbytes + sum(X.nbytes for X, _ in own.tests)
+    np.testing.assert_array_equal(own.setting.X[3], whole.X[3])
+    arrays = [*own.setting.X, *own.setting.y, own.W, *(X for X, _ in own.tests)]
+    needed = sum(array.nbytes for array in arrays)
     assert needed < kept < 1.2 * needed
-    assert kept < whole.X.nbytes / 5
+    assert kept < sum(X.nbytes for X in whole.X) / 5
 
 
 def test_a_checkpoint_is_read_back_and_the_last_but_one_is_kept(example, tmp_path):

@@ -1,4 +1,4 @@
-"""Every mutant of mutants.py, engine_mutants.py and the like is noticed by the tests that it names.
+"""Every mutant of mutants/ is noticed by the tests that it names.
 
 The tests are called directly, on a copy of their module that is imported after the mistake was patched in. Its
 hypothesis tests draw the same examples every time and do not shrink.
@@ -10,9 +10,7 @@ from pathlib import Path
 
 import hypothesis
 import pytest
-
-FILES = sorted({path.stem for path in Path(__file__).parent.glob("*mutants.py")} - {"test_mutants"})
-MUTANTS = [mutant for name in FILES for mutant in importlib.import_module(name).MUTANTS]
+from mutants import MUTANTS
 
 DETERMINISTIC = hypothesis.settings(
     max_examples=400,
@@ -36,7 +34,7 @@ def copy_of(module):
 
 
 @pytest.mark.parametrize(
-    ("where", "name", "mutate", "killers"), [(*m[1:4], m[4:]) for m in MUTANTS], ids=[m[0] for m in MUTANTS]
+    ("where", "name", "mutate", "killers"), [mutant[1:] for mutant in MUTANTS], ids=[m.about for m in MUTANTS]
 )
 @pytest.mark.slow
 def test_a_mutant_is_killed(where, name, mutate, killers, monkeypatch, request):
@@ -51,7 +49,7 @@ def test_a_mutant_is_killed(where, name, mutate, killers, monkeypatch, request):
             call(module, test, parameters)
 
 
-KILLERS = {str(killer): killer for mutant in MUTANTS for killer in mutant[4:]}
+KILLERS = {str(killer): killer for mutant in MUTANTS for killer in mutant.killers}
 
 
 @pytest.mark.parametrize(("module", "test", "parameters"), KILLERS.values(), ids=range(len(KILLERS)))
@@ -69,12 +67,12 @@ def call(module, test, parameters):
 
 
 def test_mutants_patch_public_names_only():
-    assert not [name for _, _, name, *_ in MUTANTS if name.startswith("_")]
+    assert not [mutant.name for mutant in MUTANTS if str(mutant.name).startswith("_")]
 
 
 @pytest.mark.parametrize("module", ["test_weights", "test_aggregate", "test_attacks"])
 def test_every_property_kills_a_mutant(module):
     """A property that no mistake breaks says nothing."""
     properties = {name for name, test in vars(copy_of(module)).items() if hasattr(test, "hypothesis")}
-    used = {test for m in MUTANTS for file, test, _ in m[4:] if file == module}
+    used = {test for mutant in MUTANTS for file, test, _ in mutant.killers if file == module}
     assert properties - used == set()

@@ -12,9 +12,8 @@ from refimpl import layers, models
 from refimpl.arrays import quiet
 from refimpl.fast import networks
 from refimpl.fast.networks import batched
-from refimpl.fast.parts import boxes
-from refimpl.layout import layout
-from refimpl.models import Layer
+from refimpl.fast.parallel import tiles
+from refimpl.models import Layer, as_layers, layout
 
 MODELS = {
     "mlp": models.mlp([5, 4, 3]),
@@ -148,7 +147,7 @@ def test_parts_do_not_change_the_result(model, rows_at_a_time, monkeypatch):
 
     whole = results()
     monkeypatch.setattr(networks, "FLOATS", rows_at_a_time * network.floats)
-    monkeypatch.setattr(networks, "grain", lambda xp: 1)
+    monkeypatch.setattr(networks, "device_factor", lambda xp: 1)
     for a, b in zip(whole, results(), strict=True):
         assert_allclose(b, a, rtol=1e-12, atol=1e-14)
     single = problem(model, 2, dtype=np.float32)
@@ -166,9 +165,9 @@ def test_a_workers_gradient_does_not_depend_on_the_others(workers, monkeypatch):
 
 
 @given(st.lists(st.integers(0, 5), max_size=4).map(tuple), st.integers(0, 30))
-def test_boxes_cover_every_entry_once(shape, most):
+def test_tiles_cover_every_entry_once(shape, most):
     count = np.zeros(shape, int)
-    for box in boxes(shape, most):
+    for box in tiles(shape, most):
         assert len(box) == len(shape)
         assert count[box].size <= max(1, most)
         count[box] += 1
@@ -220,7 +219,7 @@ def doubled(x):
 
 def other_networks():
     """Each one layer away from a network that it knows."""
-    mlp, cnn = MODELS["mlp"], MODELS["cnn"]
+    mlp, cnn = as_layers(MODELS["mlp"]), MODELS["cnn"]
     double = Layer(doubled, lambda dy, x: (2 * dy,))
     return {
         "a layer of one's own": mlp._replace(layers=(*mlp.layers[:1], double, *mlp.layers[2:])),

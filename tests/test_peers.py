@@ -179,7 +179,7 @@ def without_rounding(page):
 
 
 def test_the_page_is_what_the_judge_says_today(byzfl, flower, monkeypatch):
-    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    monkeypatch.syspath_prepend(str(ROOT / "studies"))
     written = (ROOT / "docs" / "PEERS.md").read_text()
     versions = [f"ByzFL {version('byzfl')}", f"Flower {version('flwr')}"]
     if not all(name in written for name in versions):

@@ -120,9 +120,9 @@ def test_a_planted_mistake_is_caught_by_the_case_that_names_it(tmp_path, right, 
     (port / "resilient.js").write_text(source.replace(right, wrong))
     for file in ("check.mjs", "related.mjs"):
         shutil.copy(PORT / file, port)
-    folder = tmp_path / "tests" / "vectors" / "v1"
+    folder = tmp_path / "refimpl" / "vectors" / "v1"
     folder.mkdir(parents=True)
-    shutil.copy(ROOT / "tests" / "vectors" / "v1" / f"{family}.json", folder)
+    shutil.copy(vectors.FOLDER / f"{family}.json", folder)
     done = node(port / "check.mjs", family)
     assert done.returncode == 1, done.stderr
     assert re.search(rf"^  {case}[a-z0-9-]*: Catches .*\n    .+: expected ", done.stdout, re.M), done.stdout

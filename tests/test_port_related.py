@@ -4,7 +4,9 @@ import re
 import shutil
 
 import pytest
-from test_port import PORT, ROOT, needs_node, node
+from test_port import PORT, needs_node, node
+
+from refimpl import vectors
 
 MISTAKES = [
     ("1 / (1 + Math.max(degree[k], degree[l]))", "1 / Math.max(degree[k], degree[l])", "metropolis-on-a-path"),
@@ -66,13 +68,13 @@ MISTAKES = [
 def test_a_mistake_in_a_system_is_caught_by_the_case_that_names_it(tmp_path, right, wrong, case):
     source = (PORT / "related.mjs").read_text()
     assert source.count(right) == 1
-    port, vectors = tmp_path / "examples" / "port", tmp_path / "tests" / "vectors" / "v1"
-    for folder in (port, vectors):
+    port, copies = tmp_path / "examples" / "port", tmp_path / "refimpl" / "vectors" / "v1"
+    for folder in (port, copies):
         folder.mkdir(parents=True)
     for file in ("check.mjs", "resilient.js"):
         shutil.copy(PORT / file, port)
     (port / "related.mjs").write_text(source.replace(right, wrong))
-    shutil.copy(ROOT / "tests" / "vectors" / "v1" / "related.json", vectors)
+    shutil.copy(vectors.FOLDER / "related.json", copies)
     done = node(port / "check.mjs", "related")
     assert done.returncode == 1, done.stderr
     assert re.search(rf"^  {case}[a-z0-9-]*: Catches .*\n    .+: expected ", done.stdout, re.M), done.stdout

@@ -4,7 +4,7 @@ import numpy as np
 import oracle_related as oracle
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
-from problems import MODEL, ROWS, held_out, initial, local_data, sends, setting
+from problems import MODEL, ROWS, cast, held_out, initial, local_data, sends, setting
 from related_problems import BAND, DENSE, WHOLE, D, Quadratic, batches, graph_for, mu, run
 
 from refimpl import algorithm, draws, related, train
@@ -42,7 +42,7 @@ SCREENING = [
 
 def net_of(s, t, batch, signals):
     """What the oracles know of round t."""
-    data = [(s.X[k, batch[k]], s.y[k, batch[k]]) for k in range(len(s.graph))]
+    data = [(s.X[k][batch[k]], s.y[k][batch[k]]) for k in range(len(s.graph))]
 
     def say(rows, c=None):
         drawn = signals if signals is None or c is None else signals[:, c : c + 1]
@@ -191,7 +191,7 @@ def test_who_screens_stays_finite(name, bad):
 def test_attackers_lie_about_everything_they_send_and_aggregate_nothing(name):
     s = setting(graph=graph_for(name), attackers=[4], attack="sign-flip", step_size=mu)
     result, W, batch = run(name, 1, s), initial(), batches(s, 1)[0]
-    own = W[4] - mu(4, 1) * MODEL.gradient(W[4], s.X[4, batch[4]], s.y[4, batch[4]])
+    own = W[4] - mu(4, 1) * MODEL.gradient(W[4], s.X[4][batch[4]], s.y[4][batch[4]])
     if name != "byrdie":  # whose gradient moves with the coordinates
         assert_allclose(result.state.W[4], own, rtol=1e-9)
     honest = run(name, 1, s._replace(attack="none"))
@@ -208,13 +208,13 @@ def test_attackers_lie_about_everything_they_send_and_aggregate_nothing(name):
 def test_a_state_is_all_that_a_run_needs_to_go_on(name, optimizer):
     s = setting(graph=graph_for(name), attackers=[1], attack="sign-flip", optimizer=optimizer, step_size=0.01)
     rows = batches(s, 4)
-    state, step = algorithm.start(s, initial()), related.engine(name)(s)
+    state, step = algorithm.start(s, initial()), related.engine(name)(s).step
     for batch in rows:
         state = step(state, batch).state
     again = algorithm.start(s, initial())
     for batch in rows:
         kept = again.W.copy(), again.memory.copy()
-        following = related.engine(name)(s)(again, batch).state  # a new engine for every round
+        following = related.engine(name)(s).step(again, batch).state  # a new engine for every round
         assert_array_equal(again.W, kept[0])  # inputs are never written to
         assert_array_equal(again.memory, kept[1])
         again = following
@@ -226,7 +226,7 @@ def test_a_state_is_all_that_a_run_needs_to_go_on(name, optimizer):
 @pytest.mark.parametrize("name", SYSTEMS)
 def test_float32_stays_float32(name):
     s = setting(graph=graph_for(name), attackers=[1], attack="sign-flip")
-    single = s._replace(X=s.X.astype("float32"))
+    single = cast(s, "float32")
     result = run(name, 2, single, initial().astype("float32"))
     assert result.state.W.dtype == result.state.memory.dtype == np.float32
     assert_allclose(result.state.W, run(name, 2, s).state.W, rtol=2e-2, atol=2e-3)
@@ -237,7 +237,8 @@ def test_float32_stays_float32(name):
 def test_a_system_on_another_array_module(name, xp):
     s = setting(graph=graph_for(name), attackers=[1], attack="alie", optimizer="adam", step_size=mu, l2=0.01)
     count = 1 if name == "byrdie" else 2  # whose rounds are d rounds
-    result = run(name, count, s._replace(X=xp.asarray(s.X), y=xp.asarray(s.y)), xp.asarray(initial()))
+    there = s._replace(X=[xp.asarray(X) for X in s.X], y=[xp.asarray(y) for y in s.y])
+    result = run(name, count, there, xp.asarray(initial()))
     assert module_of(result.state.W) is module_of(result.state.memory) is xp
     assert_allclose(result.state.W.get(), run(name, count, s).state.W, rtol=1e-9, atol=1e-12)
 

@@ -7,7 +7,7 @@ from problems import MODEL, after, initial, sends, setting
 from related_problems import BAND, DENSE, D, Quadratic, assert_same, batches, mu, peaceful, run
 
 from refimpl import algorithm, graphs, related
-from refimpl.related import SYSTEMS, resilient, schedules
+from refimpl.related import SYSTEMS, schedules, screening
 
 
 @pytest.mark.parametrize(("order", "equal"), [("mix-and-step", "d-psgd"), ("step-then-mix", "d-sgd")])
@@ -30,7 +30,7 @@ def test_dmsgd_without_neighbours_is_heavy_ball():
     s = peaceful(np.eye(7, dtype=bool))
     before = W = initial()
     for t, batch in enumerate(batches(s, 4), start=1):
-        G = np.stack([MODEL.gradient(W[k], s.X[k, batch[k]], s.y[k, batch[k]]) for k in range(7)])
+        G = np.stack([MODEL.gradient(W[k], s.X[k][batch[k]], s.y[k][batch[k]]) for k in range(7)])
         rates = np.array([[mu(k, t)] for k in range(7)])
         before, W = W, W - rates * G + 0.9 * (W - before)
     assert_allclose(run("dmsgd", 4, s).state.W, W, rtol=1e-9)
@@ -107,14 +107,14 @@ def test_byrdie_of_a_separable_risk_is_bridge_t(at):
 def test_learning_without_attackers_averages_gradients_and_models(name):
     s, W = peaceful(graphs.complete(7)), initial()
     batch = batches(s, 1)[0]
-    g = np.mean([MODEL.gradient(W[k], s.X[k, batch[k]], s.y[k, batch[k]]) for k in range(7)], axis=0)
+    g = np.mean([MODEL.gradient(W[k], s.X[k][batch[k]], s.y[k][batch[k]]) for k in range(7)], axis=0)
     rates = np.mean([mu(k, 1) for k in range(7)])
     expected = np.broadcast_to(W.mean(axis=0) - rates * g, W.shape)
     assert_allclose(run(name, 1, s).state.W, expected, rtol=1e-9)
 
 
 def test_agreement_takes_more_and_more_rounds():
-    assert [resilient.agreement_rounds(t) for t in (1, 2, 3, 4, 5, 8, 9)] == [0, 1, 2, 2, 3, 3, 4]
+    assert [screening.agreement_rounds(t) for t in (1, 2, 3, 4, 5, 8, 9)] == [0, 1, 2, 2, 3, 3, 4]
 
 
 @pytest.mark.parametrize(
@@ -129,7 +129,7 @@ def test_without_attackers(name, equal):
     elif name == "bridge-t":
         G = np.stack(
             [
-                MODEL.gradient(w, s.X[k, b], s.y[k, b])
+                MODEL.gradient(w, s.X[k][b], s.y[k][b])
                 for k, (w, b) in enumerate(zip(initial(), batches(s, 1)[0]))
             ]
         )
@@ -160,7 +160,7 @@ def test_diminishing_steps_of_the_penalty():
 
     def moved(step_size, t):
         start = algorithm.start(s, W)._replace(t=t - 1)
-        return related.engine("tv-penalty")(s._replace(step_size=step_size))(start, batch).state.W - W
+        return related.engine("tv-penalty")(s._replace(step_size=step_size)).step(start, batch).state.W - W
 
     steps = related.diminishing(0.3)
     assert_allclose(moved(steps, 1), moved(0.3, 1), rtol=1e-12)

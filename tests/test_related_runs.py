@@ -1,20 +1,19 @@
 """Systems from the command line: their runs, what is refused early, bytes that are sent, fingerprints."""
 
 import dataclasses
-import json
-import math
 
-import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
 from refimpl import models, related
 from refimpl.aggregate import RULES
-from refimpl.experiments import cli, fingerprint, grid, runs, tables, tasks
-from refimpl.related import SYSTEMS, schedules
+from refimpl.experiments import cli, grid, registry, results, tasks
+from refimpl.experiments.config import Config
+from refimpl.experiments.options import parser
+from refimpl.related import SYSTEMS
 from refimpl.related.schedules import SCHEDULES
 
-CONFIG = tasks.Config(
+CONFIG = Config(
     task="spambase", rule="d-sgd", attack="alie", seed=0, graph="complete",
     **tasks.TASKS["spambase"].defaults | {"epochs": 1, "batch_size": 100},
 )  # fmt: skip
@@ -35,31 +34,20 @@ def test_a_system_runs_beside_the_rules_from_the_command_line(tmp_path, capsys):
     said = " ".join(capsys.readouterr().out.split())
     assert "A worker sends 86.5 kB to all its neighbours together in a round" in said
     assert "0 kB with local" in said
-    results = {
-        r["config"]["rule"]: r for r in map(json.loads, (p.read_text() for p in tmp_path.glob("*.json")))
-    }
-    assert set(results) == set(names)
-    assert results["adaptive"]["bytes_per_round"] == 9 * D * 8
-    assert results["choco"]["bytes_per_round"] == 9 * 12 * (8 + 4)
-    assert results["local"]["bytes_per_round"] == 0
-    assert (results["multi-task"]["weights"] is None, results["choco"]["weights"]) == (False, None)
-
-
-def test_rounds_that_send_more_and_more_are_estimated_to_take_longer():
-    """2 + ceil(log2 t) messages in round t; four rounds an epoch."""
-    c = config(rule="icwtm", epochs=16, attackers=1)
-    s, *_ = tasks.build(c, None, np)
-    sent = [2 + math.ceil(math.log2(t)) for t in range(1, 65)]
-    assert grid.growth(c, s, 4) == pytest.approx(np.mean(sent) / np.mean(sent[:4]))
-    assert grid.growth(config(), s, 4) == grid.growth(config(rule="adaptive"), s, 4) == 1
+    found = {run.config.rule: run for run in results.read(tmp_path)}
+    assert set(found) == set(names)
+    assert found["adaptive"].bytes_per_round == 9 * D * 8
+    assert found["choco"].bytes_per_round == 9 * 12 * (8 + 4)
+    assert found["local"].bytes_per_round == 0
+    assert (found["multi-task"].weights is None, found["choco"].weights) == (False, None)
 
 
 def test_on_a_complete_graph_d_sgd_is_the_average():
     """So the run is given the same data, attackers and draws as one of the paper's rules."""
     system, rule = grid.run(config()), grid.run(config(rule="average"))
-    assert system["attackers"] == rule["attackers"]
-    for name, column in rule["history"].items():
-        assert_allclose(system["history"][name], column, rtol=1e-9)
+    assert system.attackers == rule.attackers
+    for name, column in rule.history.items():
+        assert_allclose(system.history[name], column, rtol=1e-9)
 
 
 @pytest.mark.parametrize("rule", ["d-psgd", "multi-task"])
@@ -72,17 +60,17 @@ def test_a_system_runs_the_network_of_the_fast_path_unless_told_plain(rule, monk
     for name in ("gradient", "risk", "predict"):
         monkeypatch.delattr(models.Network, name)
     fast = grid.run(images)
-    for name, column in plain["history"].items():
-        assert_allclose(fast["history"][name], column, rtol=1e-9)
+    for name, column in plain.history.items():
+        assert_allclose(fast.history[name], column, rtol=1e-9)
 
 
 def test_a_schedule_reaches_the_rounds_and_the_count_of_bytes():
     """Everyone speaks in every fourth of the four rounds, or to one other in each."""
     fixed, seldom, pairs = (grid.run(config(graph_schedule=name)) for name in ("", "every:4", "matching"))
-    assert fixed["rounds_per_epoch"] == 4
-    assert seldom["bytes_per_round"] == fixed["bytes_per_round"] / 4
-    assert pairs["bytes_per_round"] == fixed["bytes_per_round"] / 9
-    losses = {run["history"]["mean_loss"][-1] for run in (fixed, seldom, pairs)}
+    assert fixed.rounds_per_epoch == 4
+    assert seldom.bytes_per_round == fixed.bytes_per_round / 4
+    assert pairs.bytes_per_round == fixed.bytes_per_round / 9
+    losses = {run.history["mean_loss"][-1] for run in (fixed, seldom, pairs)}
     assert len(losses) == 3
 
 
@@ -94,36 +82,27 @@ def test_a_schedule_from_a_file_is_a_run_that_is_found_again(tmp_path):
     options += ["--graph-schedule", str(file), "--out", str(out)]
     assert cli.main("spambase", options) == 0
     (path,) = out.glob("*.json")
-    written, result = path.stat().st_mtime_ns, json.loads(path.read_text())
+    written, result = path.stat().st_mtime_ns, results.load(path)
     assert cli.main("spambase", options) == 0
     assert path.stat().st_mtime_ns == written
-    assert result["bytes_per_round"] == (D + 1) * 8 / 2  # of four rounds, two
-    row = runs.as_row(result)["graph_schedule"]
+    assert result.bytes_per_round == (D + 1) * 8 / 2  # of four rounds, two
+    row = results.as_row(result)["graph_schedule"]
     assert row.startswith("edges ")
-    other = result | {"config": result["config"] | {"graph_schedule": [[[0, 1]]]}}
-    assert runs.as_row(other)["graph_schedule"] != row
+    other = dataclasses.replace(result, config=dataclasses.replace(result.config, graph_schedule=(((0, 1),),)))
+    assert results.as_row(other)["graph_schedule"] != row
     with pytest.raises(SystemExit):
         cli.main("spambase", ["--rules", "d-psgd", *options[2:]])  # which needs edges both ways
-
-
-def test_no_round_is_timed_that_the_run_does_not_have(monkeypatch):
-    """A schedule was checked for the run's own four rounds only."""
-    seen = []
-    graphs = schedules.build("every:1", np.ones((10, 10), dtype=bool), 0)
-    monkeypatch.setattr(grid, "schedule_of", lambda c, s: lambda t: seen.append(t) or graphs(t))
-    assert grid.seconds(config(graph_schedule="every:1"), None) > 0
-    assert max(seen) == 4
 
 
 def test_agreement_is_counted_round_by_round():
     """Gradients, 0, 1, 2 and 2 more times, and models."""
     result = grid.run(config(rule="icwtm"))
-    assert result["bytes_per_round"] == pytest.approx((2 + (0 + 1 + 2 + 2) / 4) * 9 * D * 8)
+    assert result.bytes_per_round == pytest.approx((2 + (0 + 1 + 2 + 2) / 4) * 9 * D * 8)
 
 
 def test_a_system_runs_with_gpu(xp):
     result, host = (grid.run(config(rule="ios", gpu=gpu)) for gpu in (True, False))
-    assert_allclose(result["history"]["mean_own"], host["history"]["mean_own"], rtol=1e-9)
+    assert_allclose(result.history["mean_own"], host.history["mean_own"], rtol=1e-9)
 
 
 # --- What is refused before anything runs -------------------------------------------------------------------
@@ -140,18 +119,18 @@ def test_a_system_runs_with_gpu(xp):
             "--rules icwtm --graph ring",
             "icwtm: everyone must hear everyone, but worker 0 does not hear worker 2",
         ),
-        ("--rules choco --graph-schedule matching", "choco needs a graph that stays the same, got a schedule"),
+        ("--rules choco --graph-schedule matching", "choco: needs a graph that stays the same, got a schedule"),
         (
             "--rules krum --graph-schedule matching",
             "rule krum needs a graph that stays the same, got a schedule",
         ),
         (
             "--rules ios --graph-schedule every:2",
-            "round 1: ios: worker 0, with 0 neighbours: ios needs f neighbours",
+            "ios: round 1: worker 0, with 0 neighbours: needs f neighbours",
         ),
         (
             "--rules d-sgd --graph-schedule one-way",
-            "round 1: d-sgd: metropolis_weights needs an undirected graph",
+            "d-sgd: round 1: metropolis_weights needs an undirected graph",
         ),
         ("--rules sgp --graph-schedule onward", "unknown schedule 'onward': needs thinned:P, one-way:P"),
         ("--rules sgp --graph-schedule onward", "exponential:PEERS or a file of edges, --- between rounds"),
@@ -182,7 +161,7 @@ def test_list_and_help_show_systems_and_schedules(capsys):
 
 
 def test_rules_are_the_papers_unless_systems_are_asked_for():
-    runs = cli.configs("spambase", cli.parser("spambase").parse_args([]))
+    runs = cli.configs("spambase", parser("spambase").parse_args([]))
     assert {c.rule for c in runs} == set(RULES)
     assert not set(RULES) & set(SYSTEMS)
 
@@ -190,38 +169,15 @@ def test_rules_are_the_papers_unless_systems_are_asked_for():
 # --- Fingerprints, worker processes -------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("rule", "counts"), [("adaptive", False), ("d-sgd", True)])
-def test_the_code_of_systems_counts_for_systems_only(tmp_path, monkeypatch, rule, counts):
-    (tmp_path / "related").mkdir()
-    for name in ("__init__.py", "aggregate.py", "related/gossip.py"):
-        (tmp_path / name).write_text("x = 1\n")
-    monkeypatch.setattr(fingerprint.refimpl, "__file__", str(tmp_path / "__init__.py"))
-    monkeypatch.setattr(fingerprint, "code_digest", fingerprint.code_digest.__wrapped__)
-    before = fingerprint.fingerprint(config(rule=rule), "data")
-    (tmp_path / "related" / "gossip.py").write_text("x = 2\n")
-    assert (fingerprint.fingerprint(config(rule=rule), "data") != before) == counts
-    (tmp_path / "aggregate.py").write_text("x = 2\n")
-    assert fingerprint.fingerprint(config(rule=rule), "data") != before
-
-
-def test_a_schedule_and_a_system_of_ones_own_count(monkeypatch):
-    plain, average = (
-        fingerprint.fingerprint(config(), "data"),
-        fingerprint.fingerprint(config(rule="average"), "data"),
-    )
-    assert fingerprint.fingerprint(config(graph_schedule="matching"), "data") != plain
-    monkeypatch.setitem(SYSTEMS, "d-sgd", SYSTEMS["d-psgd"])
-    assert fingerprint.fingerprint(config(), "data") != plain
-    assert fingerprint.fingerprint(config(rule="average"), "data") == average
-
-
 def test_a_system_of_ones_own_is_sent_to_worker_processes_and_run(monkeypatch):
     def stays(s, state, batch, signals=None):
-        return related.common.Result((state.W,), state._replace(t=state.t + 1))
+        return related.SystemRound((state.W,), state._replace(t=state.t + 1))
 
-    mine = related.System(stays, "never learns", "-", "mine", "nothing", lambda s, t: 0.0)
+    mine = related.System(
+        round=stays, about="never learns", reference="-", label="mine", needs="nothing", bytes=lambda s, t: 0.0
+    )
     monkeypatch.setitem(SYSTEMS, "mine", mine)
-    assert tables.added()["system"] == {"mine": mine}
+    assert registry.added()["system"] == {"mine": mine}
     result = grid.run(config(rule="mine", epochs=2))
-    losses = result["history"]["mean_loss"]
+    losses = result.history["mean_loss"]
     assert losses[0] == losses[1]

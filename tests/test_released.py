@@ -10,8 +10,10 @@ from numpy.testing import assert_allclose, assert_array_equal
 from problems import GRAPHS, MODEL, SIZES, after, initial, oracle_rounds, setting
 
 from refimpl import aggregate, algorithm, draws, layers, released, train
+from refimpl.engine import Engine
 from refimpl.experiments import cli, grid, tasks
 from refimpl.experiments.options import parse
+from refimpl.fast import engine as fast
 
 BATCH = np.arange(35).reshape(7, 5) % 4
 
@@ -39,7 +41,7 @@ def averages(share):
             made, before = released.round_(s, state, batch, signals, ["smoothed-risk"], before, share)
             return made
 
-        return step
+        return Engine(step, s.model)
 
     return engine
 
@@ -89,9 +91,9 @@ def test_weights_come_from_a_running_average_that_starts_at_one():
     rounds = train.rounds(s, initial(), 0, lambda s: released.engine(s, ["smoothed-risk"]))
     first, second = itertools.islice(rounds, 2)
     L = 0.95 + 0.05 * first.risks
-    assert_allclose(first.weights, aggregate.adaptive_weights(L, np.arange(7)), rtol=1e-12)
+    assert_allclose(first.weights, [aggregate.adaptive_weights(r, k) for k, r in enumerate(L)], rtol=1e-12)
     L = 0.95 * L + 0.05 * second.risks
-    assert_allclose(second.weights, aggregate.adaptive_weights(L, np.arange(7)), rtol=1e-12)
+    assert_allclose(second.weights, [aggregate.adaptive_weights(r, k) for k, r in enumerate(L)], rtol=1e-12)
     assert_allclose(second.state.W, second.weights @ second.sent, rtol=1e-12)
 
 
@@ -138,7 +140,7 @@ def test_idle_attackers_remember_no_gradients():
 def test_attackers_are_scored_by_their_previous_message_while_the_weight_goes_to_the_new_one():
     s, first, second = second_round(["previous-message", "idle-attackers"], attack="sign-flip")
     for k in s.normal:
-        scored = [algorithm.risk(s.model, w, s.X[k], s.y[k]) for w in first.sent[s.attackers]]
+        scored = [algorithm.risk(s, w, s.X[k], s.y[k]) for w in first.sent[s.attackers]]
         assert_array_equal(second.risks[k, s.attackers], scored)
         assert_allclose(second.state.W[k], second.weights[k] @ second.sent, rtol=1e-12)
     assert (second.sent[s.attackers] == -first.sent[s.attackers]).all()
@@ -149,7 +151,7 @@ def test_attackers_that_train_are_scored_by_their_message_after_a_local_step():
     assert_array_equal(first.state.W[s.attackers], first.sent[s.attackers])
     stored = after_local(s, first.state)[s.attackers]
     for k in s.normal:
-        scored = [algorithm.risk(s.model, w, s.X[k], s.y[k]) for w in stored]
+        scored = [algorithm.risk(s, w, s.X[k], s.y[k]) for w in stored]
         assert_array_equal(second.risks[k, s.attackers], scored)
 
 
@@ -158,9 +160,9 @@ def test_the_arbitrary_attack_with_one_number_per_tensor(name, high):
     signals = draws.signals(2, MODEL.layout.size, np.random.default_rng(0))
     s, made = first_round([name], signals, attack="arbitrary")
     ratio = made.sent[s.attackers] / made.local[s.attackers]
-    for tensor, signal in zip(MODEL.layout.views(ratio).values(), MODEL.layout.views(signals).values()):
-        for of_one, drawn in zip(tensor, signal):
-            assert_allclose(of_one, high * (drawn.flat[0] + 0.5), rtol=1e-12)
+    for of_one, drawn in zip(ratio, signals):
+        for tensor, signal in zip(MODEL.layout.views(of_one).values(), MODEL.layout.views(drawn).values()):
+            assert_allclose(tensor, high * (signal.flat[0] + 0.5), rtol=1e-12)
     assert 0 < ratio.min() < ratio.max() < high
 
 
@@ -234,18 +236,18 @@ def test_single_differences_and_what_is_typed_besides_counts_more():
 
 
 def test_differences_reach_the_engine_and_the_network():
-    assert grid.engine(config("spambase", "--released adam raw-features label-shards"), None) is train.fast
-    engine = grid.engine(config("spambase", "--released adam lower-median"), None)
-    assert engine.keywords == {"on": ["lower-median"]}
+    engine_of = lambda options: tasks.method_of(config("spambase", options)).engine(None)
+    assert engine_of("--released adam raw-features label-shards") is fast.engine
+    assert engine_of("--released adam lower-median").keywords == {"on": ("lower-median",)}
     setting, _, _ = tasks.build(config("spambase", "--released sigmoid-outputs"))
     assert setting.model.layers[-1].forward is layers.sigmoid
 
 
-@pytest.mark.parametrize("name", released.of_task("spambase"))
+@pytest.mark.parametrize("name", released.differences_of("spambase"))
 def test_every_difference_moves_some_run(name):
     """Alone, on one epoch, with the attack and the rule that it is about."""
     difference = released.DIFFERENCES[name]
     attack, rule = next(iter(difference.attacks), "sign-flip"), next(iter(difference.rules), "adaptive")
     options = f"--attacks {attack} --rules {rule} --epochs 1 --batch-size 100 --risk batch"
     paper, other = (grid.run(config("spambase", f"{options} {more}")) for more in ("", f"--released {name}"))
-    assert paper["history"] != other["history"]
+    assert paper.history != other.history

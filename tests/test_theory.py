@@ -181,8 +181,8 @@ def test_the_lines_between_expectations_in_the_proof_of_lemma_1_are_wrong_and_it
     """
 
     def chain(r):
-        c = aggregate.inverse_risk_weights(r)
-        start = aggregate.combine(c[:, None], r[..., None]).mean()  # E[r_k(w_k)]
+        c = np.stack([aggregate.inverse_risk_weights(risks) for risks in r])
+        start = (c * r).sum(axis=1).mean()  # E[r_k(w_k)]
         return start, c.mean(axis=0) @ r.mean(axis=0), statistics.harmonic_mean(r.mean(axis=0).tolist())
 
     first, second, third = chain(np.array([[10.0, 9.0], [1.0, 0.5]]))
@@ -236,8 +236,8 @@ def test_in_floating_point_the_risk_must_not_be_flat():
     sent = np.array([2.0**1000, 0.7 * 2.0**1000, -(2.0**990)])[:, None] * [3.0, -1.0]
     W = np.concatenate([own, np.broadcast_to(sent, (50, 3, 2))], axis=1)
     assert_array_equal(risk(W)[:, 1:], 1)
-    c = aggregate.adaptive_weights(risk(W), np.zeros(50, int))
-    assert np.isinf(risk(aggregate.combine(c[:, None], W))).any()
+    mixed = [aggregate.combine(aggregate.adaptive_weights(risk(w), 0), w) for w in W]
+    assert np.isinf(risk(np.stack(mixed))).any()
 
 
 def test_one_message_does_under_the_average_and_under_eq_5_alone():
@@ -271,9 +271,9 @@ def test_without_convexity_a_message_that_passes_can_hurt():
     """
     model = models.mlp([1, 2, 2])
     W = np.zeros((2, model.layout.size))
-    tensors = model.layout.views(W)
-    tensors["W1"][0], tensors["W2"][0] = [[4, -4]], [[0, 4], [4, 0]]
-    tensors["W1"][1], tensors["W2"][1] = tensors["W1"][0, :, ::-1], tensors["W2"][0, ::-1]
+    own, other = map(model.layout.views, W)
+    own["W1"][...], own["W2"][...] = [[4, -4]], [[0, 4], [4, 0]]
+    other["W1"][...], other["W2"][...] = own["W1"][:, ::-1], own["W2"][::-1]
     X, y = np.array([[-1.0], [1.0]]), np.array([0, 1])
     r = np.array([model.risk(w, X, y) for w in W])
     assert r[1] == r[0] < 1e-6

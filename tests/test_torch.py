@@ -13,6 +13,7 @@ from numpy.testing import assert_allclose
 
 from refimpl import aggregate, attacks, draws, layers, models, train
 from refimpl.experiments import cli, tasks
+from refimpl.experiments.options import parser
 
 torch = pytest.importorskip("torch", reason="torch is in the extra 'oracles'")
 torch.set_num_threads(1)  # small products: more threads only wait for each other
@@ -238,7 +239,7 @@ def torch_message(attack, own, corrupted, honest, signals):
 def torch_algorithm_1(s, W, count, seed):
     sizes, N, bad = train.sizes(s), len(W), s.attackers.tolist()
     options = s.step_size, s.optimizer, s.l2
-    workers = [Worker(W[k], s.X[k, :n], s.y[k, :n], *options) for k, n in enumerate(sizes)]
+    workers = [Worker(W[k], s.X[k], s.y[k], *options) for k, n in enumerate(sizes)]
     batch_rng, attack_rng = draws.stream(seed, "batches"), draws.stream(seed, "attack")
     per_epoch = draws.rounds_per_epoch(sizes, s.batch_size)
     epochs = (draws.batches(sizes, s.batch_size, per_epoch, batch_rng) for _ in itertools.count())
@@ -268,7 +269,7 @@ def torch_algorithm_1(s, W, count, seed):
 
 def spambase(options):
     """What examples/spambase.py would run with these options: 10 workers, 57-20-2, all 3680 training rows."""
-    config = cli.configs("spambase", cli.parser("spambase").parse_args(options.split()))[0]
+    config = cli.configs("spambase", parser("spambase").parse_args(options.split()))[0]
     s, _, W = tasks.build(config)
     return s, W
 

@@ -7,9 +7,10 @@ import json
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
-from problems import GRAPHS, MODEL, after, held_out, initial, local_data, padded, run, sends, setting
+from problems import GRAPHS, MODEL, after, apart, cast, held_out, initial, local_data, run, sends, setting
 
 from refimpl import aggregate, attacks, draws, graphs, released, train
+from refimpl.fast import engine as fast
 from refimpl.fast import released as fast_released
 
 # --- Runs ---------------------------------------------------------------------------------------------------
@@ -20,8 +21,8 @@ from refimpl.fast import released as fast_released
 def test_a_run_keeps_dtype_and_its_inputs(rule, dtype):
     s = setting(rule=rule, optimizer="adam", step_size=lambda k, t: np.float64(0.01) / t, l2=0.1)
     test = held_out(local_data())
-    s, test, W = s._replace(X=s.X.astype(dtype)), test._replace(X=test.X.astype(dtype)), initial().astype(dtype)
-    for array in (s.X, s.y, s.graph, s.attackers, *test, W):
+    s, test, W = cast(s, dtype), test._replace(X=test.X.astype(dtype)), initial().astype(dtype)
+    for array in (*s.X, *s.y, s.graph, s.attackers, *test, W):
         array.flags.writeable = False
     result = train.run(s, test, W, seed=0, epochs=2, engine=train.plain)
     assert result.W.dtype == dtype
@@ -42,14 +43,14 @@ def test_an_attack_changes_neither_batches_nor_initial_values():
         assert_array_equal(W[attack], W["none"])
 
 
-@pytest.mark.parametrize("engine", [train.plain, train.fast], ids=["plain", "fast"])
+@pytest.mark.parametrize("engine", [train.plain, fast.engine], ids=["plain", "fast"])
 def test_evaluation_by_hand(engine):
     """Two normal workers; a model that always says class 0, and one that always says class 1."""
     s = setting(rows=[4, 4, 4], attackers=[1])
     test = held_out(local_data([4, 4, 4]))._replace(y=np.array([0, 0, 1, 1, 1, 1, 0, 1, 1]))
     W = np.zeros((3, MODEL.layout.size))
-    MODEL.layout.views(W)["b2"][0, 0] = MODEL.layout.views(W)["b2"][2, 1] = 5.0
-    numbers = train.evaluate(s, test, W, engine)
+    MODEL.layout.views(W[0])["b2"][0] = MODEL.layout.views(W[2])["b2"][1] = 5.0
+    numbers = train.evaluate(s, test, W, engine(s).model)
     assert numbers["worst_own"] == pytest.approx(2 / 3)
     assert numbers["mean_own"] == pytest.approx(2 / 3)
     assert numbers["worst_whole"] == pytest.approx(3 / 9)
@@ -60,14 +61,14 @@ def test_evaluation_by_hand(engine):
     assert numbers["not_finite"] == 0
 
 
-@pytest.mark.parametrize("engine", [train.plain, train.fast], ids=["plain", "fast"])
+@pytest.mark.parametrize("engine", [train.plain, fast.engine], ids=["plain", "fast"])
 def test_history_is_the_evaluation_of_the_states_at_the_ends_of_epochs(engine):
     """After aggregation. Two rounds are an epoch, so that neither the first nor every round is one's end."""
     s, test, W = setting(rule="average", attack="foe", batch_size=4), held_out(local_data()), initial()
     assert draws.rounds_per_epoch(train.sizes(s), s.batch_size) == 2
     states = [result.state.W.copy() for result in itertools.islice(train.rounds(s, W, 3, engine), 6)]
     result = train.run(s, test, W, seed=3, epochs=3, engine=engine)
-    expected = [train.evaluate(s, test, states[i], engine) for i in (1, 3, 5)]
+    expected = [train.evaluate(s, test, states[i], engine(s).model) for i in (1, 3, 5)]
     for name, column in result.history.items():
         assert column == [numbers[name] for numbers in expected], name
     assert len(set(result.history["mean_loss"])) == 3
@@ -111,7 +112,7 @@ def test_cooperation_helps_on_this_problem():
     for _ in range(7):
         X = rng.normal(size=(6, 3))
         data.append((X, (X @ direction > 0).astype(int)))
-    X, y = padded(data)
+    X, y = apart(data)
     X_test = rng.normal(size=(500, 3))
     test = train.HeldOut(X_test, (X_test @ direction > 0).astype(int), np.ones((7, 500), dtype=bool))
     s = setting(attackers=[])._replace(X=X, y=y)
@@ -155,27 +156,36 @@ def test_a_setting_that_cannot_be_trained_is_refused(options, message):
 @pytest.mark.parametrize(
     ("worker", "label", "message"),
     [
-        (3, -1, "every worker needs a row to train on, got none for worker 3"),
-        (2, 2, "labels must be 0 to 1, or -1 for padding, got -1 to 2"),
-        (2, -2, "labels must be 0 to 1, or -1 for padding, got -2 to 1"),
+        (2, 2, "labels must be 0 to 1, got 0 to 2"),
+        (2, -1, "labels must be 0 to 1, got -1 to 1"),
     ],
 )
 def test_labels_that_are_no_classes_are_refused(worker, label, message):
     s = setting()
-    y = s.y.copy()
-    y[worker] = label if label == -1 else np.where(y[worker] == 1, label, y[worker])
+    y = [np.where((own == 1) & (k == worker), label, own) for k, own in enumerate(s.y)]
     test = held_out(local_data())
     with pytest.raises(ValueError, match=message):
         train.run(s._replace(y=y), test, initial(), seed=0, epochs=1)
 
 
-def test_padding_amid_the_rows_is_refused():
-    """Rows are counted from the first: those behind a gap would be lost to some, and not to others."""
+@pytest.mark.parametrize(
+    ("X_3", "y_3", "message"),
+    [
+        (slice(0), slice(0), "every worker needs a row to train on, got none for worker 3"),
+        (slice(4), slice(5), "each of the 7 workers needs samples and as many labels"),
+    ],
+)
+def test_every_worker_needs_rows_and_a_label_for_each(X_3, y_3, message):
     s = setting()
-    y = s.y.copy()
-    y[2, 0] = -1
-    with pytest.raises(ValueError, match="padding must come last, got a row behind one with label -1"):
-        train.run(s._replace(y=y), held_out(local_data()), initial(), seed=0, epochs=1)
+    X, y = [*s.X[:3], s.X[3][X_3], *s.X[4:]], [*s.y[:3], s.y[3][y_3], *s.y[4:]]
+    with pytest.raises(ValueError, match=message):
+        train.run(s._replace(X=X, y=y), held_out(local_data()), initial(), seed=0, epochs=1)
+
+
+def test_data_of_too_few_workers_is_refused():
+    s = setting()
+    with pytest.raises(ValueError, match="each of the 7 workers needs samples and as many labels"):
+        train.run(s._replace(X=s.X[:6], y=s.y[:6]), held_out(local_data()), initial(), seed=0, epochs=1)
 
 
 @pytest.mark.parametrize("epochs", [0, -1, 0.5, 1.0, "1", None])
@@ -195,9 +205,9 @@ def test_every_worker_needs_a_row_to_be_tested_on():
 def test_whom_the_normal_workers_listen_to():
     s = setting(rows=[4, 4, 4], attackers=[1])
     C = np.array([[0.5, 0.25, 0.25], [0, 0, 0], [0, 0, 1.0]])
-    assert train.listening(s, C) == {"attacker_weight": 0.125, "passing": 1.0}
+    assert train.trust_summary(s, C) == {"attacker_weight": 0.125, "passing": 1.0}
     alone = np.array([[0, 0.5, 0.5], [0, 0, 0], [0, 0, 1.0]])  # one that does not pass its own filter
-    assert train.listening(s, alone) == {"attacker_weight": 0.25, "passing": 1.0}
+    assert train.trust_summary(s, alone) == {"attacker_weight": 0.25, "passing": 1.0}
 
 
 def test_weights_are_kept_after_some_epochs():
@@ -211,9 +221,9 @@ def test_weights_are_kept_after_some_epochs():
 def test_a_run_may_be_evaluated_less_often():
     s, test, W = setting(), held_out(local_data()), initial()
     often, seldom = (train.run(s, test, W, 0, 9, every=every) for every in (1, 4))
-    assert train.evaluated(9, 4) == [4, 8, 9]
-    assert train.evaluated(8, 4) == [4, 8]
-    assert train.evaluated(1, 4) == [1]
+    assert train.evaluation_epochs(9, 4) == [4, 8, 9]
+    assert train.evaluation_epochs(8, 4) == [4, 8]
+    assert train.evaluation_epochs(1, 4) == [1]
     for name, column in often.history.items():
         assert seldom.history[name] == [column[3], column[7], column[8]]
     assert list(seldom.weights_at) == list(often.weights_at)  # also after epochs that are not evaluated
@@ -235,13 +245,13 @@ def places(s, epochs, engine):
 @pytest.mark.parametrize("name", ["plain", "fast", "released", "fast released"])
 def test_a_run_goes_on_from_any_round_to_the_same_bytes(name, attack):
     on = ["smoothed-risk", "previous-message", "idle-attackers"]
-    engines = {"plain": train.plain, "fast": train.fast, "released": lambda s: released.engine(s, on)}
+    engines = {"plain": train.plain, "fast": fast.engine, "released": lambda s: released.engine(s, on)}
     engine = (engines | {"fast released": lambda s: fast_released.engine(s, on)})[name]
     result, found, args = places(setting(attack=attack, optimizer="adam"), 4, engine)
     assert len(found) == 4 * 2 - 1
     for progress in found:
-        place = json.loads(json.dumps(progress.place))  # as a file would hold it
-        again = train.run(*args, since=copy.deepcopy(progress)._replace(place=place))
+        place = json.loads(json.dumps(progress.position))  # as a file would hold it
+        again = train.run(*args, since=copy.deepcopy(progress)._replace(position=place))
         assert_array_equal(again.W, result.W)
         assert again.history == result.history
         assert list(again.weights_at) == list(result.weights_at)

@@ -8,7 +8,6 @@ import pytest
 import strategies
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
-from hypothesis.extra import numpy as hnp
 from numpy.testing import assert_allclose, assert_array_equal
 
 from refimpl import aggregate
@@ -93,16 +92,6 @@ def test_weights_move_with_the_neighbours(case, random):
     assert_allclose(aggregate.inverse_risk_weights(r[order]), c[order], rtol=1e-13)
 
 
-@given(
-    hnp.arrays(float, st.tuples(st.integers(1, 4), st.integers(1, 4)), elements=strategies.any_risk), st.data()
-)
-def test_batched_weights_equal_one_at_a_time(R, data):
-    own = data.draw(hnp.arrays(int, len(R), elements=st.integers(0, R.shape[1] - 1)))
-    one = [aggregate.adaptive_weights(r, int(k)) for r, k in zip(R, own)]
-    assert_array_equal(aggregate.adaptive_weights(R, own), one)
-    assert_array_equal(aggregate.inverse_risk_weights(R), [aggregate.inverse_risk_weights(r) for r in R])
-
-
 def test_nothing_finite_is_weight_zero_and_the_receiver_keeps_its_own():
     r = np.array([np.inf, np.nan, np.inf])
     assert_array_equal(aggregate.inverse_risk_weights(r), 0)
@@ -120,19 +109,12 @@ def test_own_must_be_one_of_the_neighbours(own):
         aggregate.adaptive_weights(np.ones(3), own)
 
 
-@pytest.mark.parametrize("own", [7, [0, 3], [-1, 2]])
-def test_own_in_an_array_must_be_one_of_the_neighbours(own):
-    with pytest.raises(ValueError, match="0 <= own < n"):
-        aggregate.adaptive_weights(np.ones((2, 3)), np.array(own))
-
-
 # --- Eq. (3) ------------------------------------------------------------------------------------------------
 
 
 def test_combine_by_hand():
     W = np.array([[1.0, 0.0], [3.0, 8.0]])
     assert_array_equal(aggregate.combine(np.array([0.25, 0.75]), W), [2.5, 6.0])
-    assert_array_equal(aggregate.combine(np.eye(2), W), W)  # two receivers
 
 
 @given(strategies.weighted(elements=strategies.hard))
@@ -157,18 +139,7 @@ def test_a_combination_stays_in_the_hull_and_moves_with_a_translation(case):
 def test_combine_ignores_a_lost_model_of_weight_zero_and_only_that(bad):
     W = np.array([[1.0, 2.0], [bad, 3.0]])
     assert_array_equal(aggregate.combine(np.array([1.0, 0.0]), W), [1, 2])
-    assert_array_equal(aggregate.combine(np.array([[1.0, 0.0], [0.5, 0.5]]), W), [[1, 2], [np.nan, np.nan]])
-
-
-@given(
-    hnp.arrays(float, (3, 4, 2), elements=strategies.hard),
-    hnp.arrays(float, (3, 5, 4), elements=st.floats(0, 1)),
-)
-def test_combine_for_many_receivers_equals_one_at_a_time(W, c):
-    result = aggregate.combine(c, W)
-    for i, k in np.ndindex(3, 5):
-        size = np.abs(W[i][np.isfinite(W[i])]).max(initial=0)
-        assert_allclose(result[i, k], aggregate.combine(c[i, k], W[i]), rtol=1e-12, atol=1e-14 * size)
+    assert_array_equal(aggregate.combine(np.array([0.5, 0.5]), W), [np.nan, np.nan])
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
@@ -181,8 +152,8 @@ def test_weights_and_combine_keep_dtype(dtype):
 
 def test_the_guard_against_models_that_are_not_finite_changes_no_bit():
     rng = np.random.default_rng(0)
-    c, W = rng.random((5, 9)), rng.normal(size=(9, 300))
-    c[:, 4], W[4] = 0, 0  # the guard puts zeros where a model is lost, and is not needed where none is
+    c, W = rng.random(9), rng.normal(size=(9, 300))
+    c[4], W[4] = 0, 0  # the guard puts zeros where a model is lost, and is not needed where none is
     lost = W.copy()
     lost[4, 7] = np.nan
     assert_array_equal(aggregate.combine(c, lost), aggregate.combine(c, W))

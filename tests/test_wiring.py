@@ -12,10 +12,13 @@ from data_loaders.partition import PARTITIONS
 from refimpl import algorithm, arrays, models, train
 from refimpl.aggregate import RULES
 from refimpl.attacks import ATTACKS
-from refimpl.experiments import cli, grid, options, paper, tasks
+from refimpl.engine import Engine
+from refimpl.experiments import grid, options, presets, tasks
+from refimpl.experiments.config import Config
+from refimpl.fast import engine as fast_engine
 from refimpl.fast import released
 
-CONFIG = tasks.Config(
+CONFIG = Config(
     task="spambase", rule="adaptive", attack="arbitrary", seed=0, graph="regular:4",
     **tasks.TASKS["spambase"].defaults | {"epochs": 2},
 )  # fmt: skip
@@ -47,7 +50,7 @@ def seen(run):
 
     def stand_in(*args):
         found.extend(args)
-        return train.Result(args[2], {}, None, {}, {})
+        return train.Trained(args[2], {}, None, {}, {})
 
     other = tasks.TASKS["spambase"]._replace(model=lambda: models.mlp([57, 3, 2]), evaluate_every=3)
     with pytest.MonkeyPatch.context() as patch:
@@ -55,11 +58,11 @@ def seen(run):
         patch.setattr(train, "run", stand_in)
         patch.setattr(arrays, "gpu", lambda device=0: devices.append(device) or strict_device)
         grid.run(run)
-    return Seen(*found, devices)
+    return Seen(*found[:7], devices)
 
 
 def arrays_of(s):
-    return s.setting.X, s.test.X, s.W
+    return *s.setting.X, s.test.X, s.W
 
 
 def enclosed(function, name):
@@ -82,10 +85,10 @@ FIELDS = {
     "optimizer": ("adam", lambda s: s.setting.optimizer == "adam"),
     "lr": (0.3, lambda s: s.setting.step_size == 0.3),
     "batch_size": (7, lambda s: s.setting.batch_size == 7),
-    "partition": ("iid", lambda s: np.ptp((s.setting.y >= 0).sum(axis=1)) <= 1),
-    "features": ("raw", lambda s: s.setting.X.max() > 1000 and s.test.X.max() > 1000),
+    "partition": ("iid", lambda s: np.ptp(train.sizes(s.setting)) <= 1),
+    "features": ("raw", lambda s: max(X.max() for X in s.setting.X) > 1000 and s.test.X.max() > 1000),
     "dtype": ("float32", lambda s: {a.dtype.name for a in arrays_of(s)} == {"float32"}),
-    "released": (("lower-median",), lambda s: getattr(s.engine, "keywords", None) == {"on": ["lower-median"]}
+    "released": (("lower-median",), lambda s: getattr(s.engine, "keywords", None) == {"on": ("lower-median",)}
                  and s.engine.func is released.engine),
     "l2": (0.25, lambda s: s.setting.l2 == 0.25),
     "graph_schedule": ("every:4", lambda s: enclosed(s.engine, "schedule") is not None),
@@ -96,13 +99,15 @@ FIELDS = {
 
 
 def test_no_field_of_a_configuration_is_left_out():
-    assert list(FIELDS) == [field.name for field in dataclasses.fields(tasks.Config)]
+    assert list(FIELDS) == [field.name for field in dataclasses.fields(Config)]
 
 
 @pytest.mark.parametrize("field", FIELDS)
 def test_a_field_reaches_what_it_configures(field):
     value, arrived = FIELDS[field]
-    default = {"device": config(gpu=True), "graph_schedule": config(rule="d-psgd")}.get(field, CONFIG)
+    default = {"device": config(gpu=True), "graph_schedule": config(rule="d-psgd", plain=True)}.get(
+        field, CONFIG
+    )
     assert getattr(default, field) != value
     assert not arrived(seen(default))
     assert arrived(seen(dataclasses.replace(default, **{field: value})))
@@ -135,16 +140,16 @@ def drawn(seed):
             found.append((setting, state.W, batch, signals))
             return algorithm.Round(None, None, None, None, None, state._replace(t=state.t + 1))
 
-        return step
+        return Engine(step, setting.model)
 
     tests = []
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(train, "fast", engine)
+        patch.setattr(fast_engine, "engine", engine)
         nothing = (np.ones(1), np.ones(1), np.ones(1), np.ones(1, bool))
-        patch.setattr(train, "by_worker", lambda s, test, W, engine: tests.append(test) or nothing)
+        patch.setattr(train, "scores_by_worker", lambda s, test, W, model: tests.append(test) or nothing)
         grid.run(config(seed=seed, epochs=1, batch_size=100, partition="iid"))
     s, W, batch, signals = found[0]
-    rows = [s.X[k, :n] for k, n in enumerate(train.sizes(s))]
+    rows = s.X
     tested = [tests[0].X[own] for own in tests[0].own]
     return Drawn(s.graph, s.attackers, W, rows, tested, batch, signals)
 
@@ -214,7 +219,7 @@ def test_a_preset_is_the_papers(task):
     assert preset.defaults == PRESETS[task]
     shapes = [field.shape for field in preset.model().layout.fields]
     assert (shapes, preset.test_share) == NETWORKS[task]
-    args = cli.parser(task).parse_args([])
+    args = options.parser(task).parse_args([])
     for option, value in PRESETS[task].items():
         assert getattr(args, option) == value
     assert (args.graph, args.seeds, args.released, args.l2) == ("complete", [0], [], 0.0)
@@ -238,14 +243,14 @@ FIGURES = {  # Sec. 5 and supplement D: workers, attackers, epochs (the axes), l
 
 
 def test_figures_are_the_papers():
-    assert {(task, name) for task, some in paper.FIGURES.items() for name in some} == set(FIGURES)
+    assert {(task, name) for task, some in presets.FIGURES.items() for name in some} == set(FIGURES)
     for (task, name), (workers, attackers, epochs, lr, shows) in FIGURES.items():
         _, args = options.parse(task, ["--figure", name])
         attacks = ["sign-flip", "arbitrary", "foe", "alie"] if attackers else ["none"]
         assert (args.workers, args.epochs, args.lr, args.attacks) == (workers, epochs, lr, attacks)
         assert args.attackers == attackers or not attackers
         assert set(args.rules) == {"adaptive", "average", "medoid", "trimmed-mean", "median", "krum"}
-        assert list(paper.FIGURES[task][name].shows) == shows
+        assert list(presets.FIGURES[task][name].shows) == shows
 
 
 def test_a_figure_under_the_released_protocol_has_the_released_learning_rate():
@@ -258,7 +263,7 @@ def test_a_figure_under_the_released_protocol_has_the_released_learning_rate():
 
 
 def test_the_whole_grid_is_every_rule_against_the_papers_attacks():
-    args = cli.parser("spambase").parse_args([])
+    args = options.parser("spambase").parse_args([])
     assert args.rules == list(RULES)
     assert args.attacks == ["none", "sign-flip", "arbitrary", "foe", "alie"]
 

@@ -7,7 +7,7 @@ import { mkdirSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
 import * as related from "./related.mjs";
 import p2p from "./resilient.js";
 
-const VECTORS = new URL("../../tests/vectors/v1/", import.meta.url);
+const VECTORS = new URL("../../refimpl/vectors/v1/", import.meta.url);
 const NOT_FINITE = { NaN: NaN, Infinity: Infinity, "-Infinity": -Infinity };
 
 // --- The format: docs/PORTING.md --------------------------------------------------------------------------------

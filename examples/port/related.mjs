@@ -1,5 +1,5 @@
 // The systems that the paper cites, in plain JavaScript: docs/PORTING.md, "related". Optional; resilient.js needs
-// none of it. Written from that page and checked against tests/vectors/v1/related.json by check.mjs.
+// none of it. Written from that page and checked against refimpl/vectors/v1/related.json by check.mjs.
 //
 // W is an array of models, `own` the receiver's place in it, f the number of attackers, graph[k][l] is true if l
 // sends to k. No function changes its arguments.

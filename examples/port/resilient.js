@@ -1,6 +1,6 @@
 // Resilient peer-to-peer learning by adaptive aggregation (Bhowmick and Koutsoukos, 2024), in plain JavaScript.
 //
-// A port written from docs/PORTING.md and checked against tests/vectors by check.mjs. Arrays are nested, a model
+// A port written from docs/PORTING.md and checked against refimpl/vectors by check.mjs. Arrays are nested, a model
 // is a flat array w of numbers, W is an array of models, one per worker. No function changes its arguments, and
 // no function draws a random number: draws are arguments.
 //

@@ -3,8 +3,22 @@
     python -m refimpl.audit my_package.rules:krum --as krum
     refimpl.audit.judge(my_rules.krum, "krum")
 
-`kinds` is the table of what can be judged, `variants` that of the other definitions that are known, `cases`
-says on which inputs; `judge` compares, and `report` is what it says. docs/PEERS.md shows it at work.
+Somebody's function is called with inputs, and its answers are compared with those of the definition and of
+other definitions that are in use under the same name.
+
+kinds.py           what can be judged: each kind's definition, and how it is called
+rounds.py          a round of Algorithm 1 as a kind
+cases.py           on what: the test vectors, and inputs drawn at random
+caller.py          how a function is called: with the arrays that it takes, and under a time limit
+variants/          against what: definitions in use under the same name, and likely mistakes
+judge.py           which of these agree with the function, and in how many cases
+counterexample.py  where it leaves the definition: the smallest input that shows it
+small_inputs.py    the inputs among which that is looked for
+arithmetic.py      what the definition computes there, step by step
+observations.py    what else was seen: does the order of the models matter, do NaNs survive, ...
+report.py          what is said
+
+`__main__` is the command. docs/PEERS.md shows it at work.
 """
 
 from refimpl.audit.judge import judge

@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from refimpl.audit.calls import FORMS, available
+from refimpl.audit.caller import FORMS, available
 from refimpl.audit.judge import judge
 from refimpl.audit.kinds import KINDS
 from refimpl.audit.report import NOT_JUDGED, WIDTH
@@ -29,6 +29,7 @@ from refimpl.vectors import InputError
 
 
 def main(arguments: list[str] | None = None) -> int:
+    """Runs the command and returns its exit status."""
     options = parser().parse_args(arguments)
     if options.list:
         show(listing([options.kind] if options.kind else list(KINDS)))
@@ -52,7 +53,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def show(text: str) -> None:
-    """Prints it. Who has read enough, as `head` has, may close the pipe."""
+    """Prints the text. A reader such as `head` may close the pipe early."""
     try:
         print(text, flush=True)
     except BrokenPipeError:
@@ -80,7 +81,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def listing(kinds: list[str]) -> str:
-    """Each kind with its call and its variants."""
+    """The text of --list: each kind with its call and its variants."""
     lines = []
     for name in kinds:
         kind = KINDS[name]
@@ -115,7 +116,7 @@ def load(target: str, call: str | None) -> Callable:
 
 
 def _module(where: str) -> ModuleType:
-    """A module by its name, or a file; the file's neighbours can be imported, as when it is run."""
+    """The module of a name or of a file; the file's neighbours can be imported, as when it is run."""
     try:
         if not where.endswith(".py"):
             return importlib.import_module(where)

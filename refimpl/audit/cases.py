@@ -1,7 +1,8 @@
-"""The inputs that a function is judged on: the test vectors of its kind, and drawn ones, the same every time.
+"""What a function is judged on: the test vectors of its kind, and drawn inputs, the same every time.
 
 Every generator yields (group, inputs). Groups in APART are counted apart from the ordinary ones: there the
 definition takes a stand that the literature leaves open, or rounding alone can make the difference.
+A `Relation` moves inputs in such a way that the answer has to move with them.
 """
 
 from collections.abc import Callable, Iterator
@@ -10,8 +11,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from refimpl import graphs, vectors
-from refimpl.audit.calls import Inputs
 
+Inputs = tuple[Any, ...]
 Drawn = Iterator[tuple[str, Inputs]]
 
 HOSTILE, FAR, PADDING, MAJORITY = "hostile", "far from the origin", "padding", "majority of attackers"
@@ -19,6 +20,8 @@ APART = (HOSTILE, FAR, PADDING, MAJORITY)
 
 
 class Case(NamedTuple):
+    """One set of inputs with the definition's answer."""
+
     name: str
     group: str
     inputs: Inputs
@@ -28,7 +31,39 @@ class Case(NamedTuple):
 
     @property
     def apart(self) -> bool:
+        """Whether it is counted apart."""
         return self.group in APART
+
+    @property
+    def telling(self) -> bool:
+        """Whether it is ordinary and has several models of several coordinates, for a first look."""
+        sizes = [np.shape(value) for value in self.inputs if isinstance(value, np.ndarray)]
+        return not self.apart and self.expected is not None and all(min(s, default=0) >= 2 for s in sizes)
+
+
+def agree(case: Case, expected: Any, value: Any) -> bool:
+    """Whether two answers to a case are equal within its tolerances. NaN equals NaN, None equals None."""
+    if expected is None or value is None:
+        return expected is value
+    if isinstance(expected, dict):
+        return all(agree(case, expected[name], value[name]) for name in expected if name in value)
+    expected, value = np.asarray(expected), np.asarray(value)
+    if expected.shape != value.shape:
+        return False
+    single = value.dtype == np.float32 and case.group != FAR  # no more can be asked of it, whatever went in
+    rtol, atol = (max(case.rtol, 1e-4), max(case.atol, 1e-5)) if single else (case.rtol, case.atol)
+    with np.errstate(all="ignore"):
+        return bool(np.allclose(value, expected, rtol=rtol, atol=atol, equal_nan=True))
+
+
+def tolerances(group: str) -> tuple[float, float]:
+    """rtol, atol of a drawn case. Far from the origin, at 1e6, 1e-8 is a hundred roundings."""
+    return {"float32": (1e-4, 1e-5), FAR: (0.0, 1e-8)}.get(group, (1e-9, 1e-12))
+
+
+def in_double(inputs: Inputs) -> Inputs:
+    """Inputs with arrays of float64 in place of float32."""
+    return tuple(v.astype(float) if isinstance(v, np.ndarray) and v.dtype == np.float32 else v for v in inputs)
 
 
 def rng_of(purpose: str) -> np.random.Generator:
@@ -45,7 +80,7 @@ def spread(rng: np.random.Generator, n: int, d: int) -> np.ndarray:
 
 
 def of_size(rng: np.random.Generator, n: int, f: int, grid: int, lost: int) -> Iterator[tuple[str, np.ndarray]]:
-    """n models in every way. Ties of whole numbers are exact for the rule in up to `grid` coordinates, and it
+    """Groups of n models. Ties of whole numbers are exact for the rule in up to `grid` coordinates, and it
     has to bear `lost` hostile models."""
     d = int(rng.integers(2, 6))
     W = spread(rng, n, d)
@@ -195,12 +230,7 @@ def networks() -> Drawn:
             yield "at random", (graphs.erdos_renyi(n, p, rng),)
 
 
-# --- Cases --------------------------------------------------------------------------------------------------
-
-
-def tolerances(group: str) -> tuple[float, float]:
-    """rtol, atol of a drawn case. Far from the origin, at 1e6, 1e-8 is a hundred roundings."""
-    return {"float32": (1e-4, 1e-5), FAR: (0.0, 1e-8)}.get(group, (1e-9, 1e-12))
+# --- Vectors ----------------------------------------------------------------------------------------------
 
 
 def from_vectors(
@@ -225,7 +255,7 @@ def from_vectors(
 
 
 def by_size(inputs: Inputs) -> str:
-    """Where a vector is counted."""
+    """The group of a vector by the size of its numbers."""
     numbers = np.concatenate([np.ravel(value).astype(float) for value in inputs])
     if not np.isfinite(numbers).all() or abs(numbers).max() > 1e100:
         return HOSTILE
@@ -233,8 +263,62 @@ def by_size(inputs: Inputs) -> str:
 
 
 def padded(z: np.ndarray, y: np.ndarray) -> str:
+    """The group of rows some of which are padding, "" if none is."""
     return PADDING if (y < 0).any() else ""
 
 
 def outnumbered(n: int, f: int) -> str:
+    """The group of (n, f) with a majority of attackers, "" without one."""
     return MAJORITY if n // 2 + 1 - f < 1 else ""  # no supporter is needed
+
+
+# --- Moved inputs -------------------------------------------------------------------------------------------
+
+
+class Relation(NamedTuple):
+    """How the answers of a kind have to move when the inputs do."""
+
+    name: str
+    inputs: Callable[..., Inputs]  # the inputs, moved
+    answer: Callable[[np.ndarray], Any]  # the answer, moved with them
+
+
+def translated(W: np.ndarray) -> np.ndarray:
+    """W after an exact translation of numbers with three digits, by a power of two for each coordinate."""
+    return W + 2.0 ** (np.arange(W.shape[-1]) % 3)
+
+
+def reversed_(array: np.ndarray) -> np.ndarray:
+    return array[::-1]
+
+
+def unchanged(answer: np.ndarray) -> np.ndarray:
+    return answer
+
+
+ORDER = "independent of the order of the models"
+TRANSLATION = "moves with a translation of the models"
+ROWS = "rows independent of each other"
+
+ORDER_OF_MODELS = Relation(ORDER, lambda W, *rest: (W[::-1], *rest), unchanged)
+OF_MODELS = (ORDER_OF_MODELS, Relation(TRANSLATION, lambda W, *rest: (translated(W), *rest), translated))
+OF_WEIGHTED_MODELS = (
+    Relation(ORDER, lambda c, W: (c[::-1], W[::-1]), unchanged),
+    Relation(TRANSLATION, lambda c, W: (c, translated(W)), translated),
+)
+OF_RISKS = (
+    Relation(
+        "moves with the order of the neighbours",
+        lambda r, *own: (r[::-1], *(len(r) - 1 - k for k in own)),
+        reversed_,
+    ),
+    Relation("independent of the scale of the risks", lambda r, *own: (4 * r, *own), unchanged),
+)
+OF_ROWS = (Relation(ROWS, lambda W, *rest: (W[::-1], *rest), reversed_),)
+OF_TWO_ROWS = (Relation(ROWS, lambda a, b: (a[::-1], b[::-1]), reversed_),)
+OF_LOGITS = (
+    Relation("independent of a constant in the logits", lambda z, y: (z + 4, y), unchanged),
+    *OF_TWO_ROWS,
+)
+OF_PARAMETERS = (Relation("moves with the parameters", lambda w, *rest: (w + 2, *rest), lambda w: w + 2),)
+OF_WORKERS = (Relation("moves with the workers' numbers", lambda A: (A[::-1, ::-1],), lambda M: M[::-1, ::-1]),)

@@ -4,18 +4,16 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
-from refimpl.audit.agreement import agree, agreement, answer_of, groups
-from refimpl.audit.calls import Answer
-from refimpl.audit.cases import Case
-from refimpl.audit.differences import smallest
+from refimpl.audit import rounds
+from refimpl.audit.caller import Answer, Caller
+from refimpl.audit.cases import APART, Case, agree
+from refimpl.audit.counterexample import counterexample
 from refimpl.audit.kinds import KINDS
+from refimpl.audit.observations import notes
 from refimpl.audit.report import DIFFERENT, NOT_JUDGED, RIGHT, Agreement, Count, Report
-from refimpl.audit.traits import notes
-from refimpl.audit.trial import Trial
-from refimpl.audit.variant import Variant
-from refimpl.audit.variants import VARIANTS
+from refimpl.audit.variants import VARIANTS, Variant
 
-FEW, SUSPECTS = 12, 4  # of the right and of the wrong answers, to find so many variants to compare on all
+FEW, SUSPECTS = 12, 4  # so many right and wrong answers choose so many variants to compare on all cases
 NEAR = 1 / 3  # a variant that explains this share of the differences is worth a word
 Judged = list[tuple[Case, Any]]  # the cases that the definition answers, and the function's values
 
@@ -25,7 +23,7 @@ def judge(
 ) -> Report:
     """Says what `function` computes, as a kind of KINDS. It never raises because of the function.
 
-    `form` is how it takes arrays, one of calls.FORMS; it is found out if not given. `limit` is the number of
+    `form` is how it takes arrays, one of caller.FORMS; it is found out if not given. `limit` is the number of
     seconds after which a call counts as hanging.
     """
     if kind not in KINDS:
@@ -33,16 +31,16 @@ def judge(
     head = name or getattr(function, "__name__", "it"), kind, f"{KINDS[kind].about} ({KINDS[kind].reference})"
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        trial = Trial(function, kind, form, limit)
-        pairs = [] if (problem := trial.choose_form()) else trial.ask()
+        called = Caller(function, kind, form, limit)
+        pairs = [] if (problem := called.choose_form()) else called.ask()
         problem = problem or hung(pairs)
         if problem:
             return Report(*head, NOT_JUDGED, "could not be judged", problem=problem)
-        return Report(*head, **compared(trial, pairs, shrinks))
+        return Report(*head, **compared(called, pairs, shrinks))
 
 
 def hung(pairs: list[tuple[Case, Answer]]) -> str:
-    """Says so if the last answer never came."""
+    """Where it hung, if the last answer never came, else ""."""
     *before, (case, answer) = pairs
     if not answer.late:
         return ""
@@ -50,25 +48,26 @@ def hung(pairs: list[tuple[Case, Answer]]) -> str:
     return f"{answer.problem} to {case.name}; {agreed} of {len(before)} agreed before"
 
 
-def compared(trial: Trial, pairs: list[tuple[Case, Answer]], shrinks: bool) -> dict[str, Any]:
+def compared(called: Caller, pairs: list[tuple[Case, Answer]], shrinks: bool) -> dict[str, Any]:
     """The fields of a report from `status` on."""
     judged = [(case, answer.value) for case, answer in pairs if case.expected is not None]
     right = [agree(case, case.expected, value) for case, value in judged]
     base = agreement("the definition", judged, right)
     facts: dict[str, Any] = {
-        "form": trial.caller.form,
+        "form": called.form,
         "agreement": base,
         "groups": groups(judged, right),
-        "notes": tuple(notes(trial, pairs)),
+        "notes": tuple(notes(called, pairs)),
     }
     if all(right):
-        verdict = "right" if len(pairs) == len(trial.cases) else "right, as far as it was asked"
+        verdict = "right" if len(pairs) == len(called.cases) else "right, as far as it was asked"
         return {"status": RIGHT, "verdict": verdict, **facts}
     answered = [pair for pair in pairs if pair[0].expected is not None]
     different = [pair for pair, agreed in zip(answered, right, strict=True) if not agreed]
-    facts["difference"] = smallest(trial, different, shrinks)
-    facts["step"] = trial.kind.leaves_at(different) if trial.kind.leaves_at else ""
-    return {"status": DIFFERENT, **named(VARIANTS[trial.name], base, judged, right), **facts}
+    facts["difference"] = counterexample(called, different, shrinks)
+    if called.kind.steps:
+        facts["step"] = rounds.leaves_at([(case, answer.value) for case, answer in different])
+    return {"status": DIFFERENT, **named(VARIANTS[called.name], base, judged, right), **facts}
 
 
 def named(variants: tuple[Variant, ...], base: Agreement, judged: Judged, right: list[bool]) -> dict[str, Any]:
@@ -88,21 +87,21 @@ def named(variants: tuple[Variant, ...], base: Agreement, judged: Judged, right:
 
 
 def suspects(variants: tuple[Variant, ...], judged: Judged, right: list[bool]) -> list[Variant]:
-    """The variants that agree most on a few cases, half of them such as tell it from the definition."""
+    """The variants that agree most on a few cases, half of which tell the function from the definition."""
     wrong, others = (
         [pair for pair, r in zip(judged, right, strict=True) if r is agreed] for agreed in (False, True)
     )
     few = [*wrong[:: len(wrong) // FEW + 1], *others[:: len(others) // FEW + 1]]
 
     def found(variant: Variant) -> int:
-        return sum(agree(case, answer_of(variant, case), value) for case, value in few)
+        return sum(agree(case, variant.answer(case), value) for case, value in few)
 
     return sorted(variants, key=found, reverse=True)[:SUSPECTS]
 
 
 def likeness(variant: Variant, judged: Judged, right: list[bool]) -> Agreement:
     """How far a variant agrees with the function, and how many of its differences that explains."""
-    same = [agree(case, answer_of(variant, case), value) for case, value in judged]
+    same = [agree(case, variant.answer(case), value) for case, value in judged]
     explained = [equal for equal, agreed in zip(same, right, strict=True) if not agreed]
     return agreement(variant.name, judged, same)._replace(
         about=variant.about, used_by=variant.used_by, explains=Count(sum(explained), len(explained))
@@ -118,3 +117,23 @@ def by_group(variants: tuple[Variant, ...], judged: Judged, right: list[bool]) -
         if count.agreed < count.of and fits:
             found[group] = fits[0]
     return found
+
+
+# --- Counting -----------------------------------------------------------------------------------------------
+
+
+def agreement(name: str, judged: Judged, same: list[bool]) -> Agreement:
+    """The agreement in these cases, with the groups of APART counted apart."""
+    counts = groups(judged, same)
+    usual = [count for group, count in counts.items() if group not in APART]
+    total = Count(sum(count.agreed for count in usual), sum(count.of for count in usual))
+    return Agreement(name, total, {group: count for group, count in counts.items() if group in APART})
+
+
+def groups(judged: Judged, same: list[bool]) -> dict[str, Count]:
+    """In how many cases of each group two answers are the same."""
+    counts: dict[str, Count] = {}
+    for (case, _), equal in zip(judged, same, strict=True):
+        agreed, of = counts.get(case.group, Count(0, 0))
+        counts[case.group] = Count(agreed + equal, of + 1)
+    return counts

@@ -1,20 +1,55 @@
-"""The table of what can be judged; `--as` takes its names."""
+"""What can be judged: the table KINDS, whose names `--as` takes. `cases_of` gives a kind's cases."""
 
+import functools
 from collections.abc import Callable, Iterator
+from itertools import zip_longest
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from refimpl import aggregate, attacks, layers, optim
-from refimpl.audit import cases, relations, rounds, small, why
-from refimpl.audit.cases import Case
-from refimpl.audit.kind import Kind
+from refimpl import aggregate, algorithm, attacks, layers, optim
+from refimpl.arrays import quiet
+from refimpl.audit import arithmetic, cases, rounds, small_inputs
+from refimpl.audit.cases import HOSTILE, Case, Drawn, Inputs, Relation, in_double, tolerances
+from refimpl.audit.small_inputs import Small
 from refimpl.related.mixing import metropolis_weights
+
+
+class Kind(NamedTuple):
+    """An entry of KINDS."""
+
+    arguments: tuple[str, ...]
+    returns: str
+    define: Callable[..., Any]
+    about: str
+    reference: str
+    draw: Callable[[], Drawn]
+    small: Callable[[Small], Inputs] | None = None  # draws small inputs, to look for the smallest
+    arithmetic: Callable[..., str] | None = None
+    """(*inputs) -> the line of arithmetic that leads to the definition's answer"""
+    vectors: Callable[[tuple[str, ...]], Iterator[Case]] = lambda arguments: iter(())
+    """(names of the arguments) -> the cases among the shipped vectors"""
+    relations: tuple[Relation, ...] = ()
+    selects: bool = False  # is the answer one of the models?
+    optional: bool = False  # may the last argument be left out? It is 1 by default.
+    steps: Callable[[Any], dict[str, Any]] | None = None  # of a round: what was returned -> its steps by name
+
+    @property
+    def call(self) -> str:
+        """How it is called and what it returns."""
+        return f"({', '.join(self.arguments)}) -> {self.returns}"
+
+    @quiet
+    def answer(self, inputs: Inputs) -> Any:
+        """The definition's answer, in double precision."""
+        returned = self.define(*in_double(inputs))
+        return self.steps(returned) if self.steps else returned
 
 
 def _vectors(
     family: str, function: str, output: str, group: Callable[..., str] = lambda *inputs: ""
 ) -> Callable[..., Iterator[Case]]:
-    """The vectors of one function; see cases.from_vectors."""
+    """A function of the arguments' names that gives the vectors of one function; see cases.from_vectors."""
     return lambda arguments: cases.from_vectors(family, function, output, arguments, group)
 
 
@@ -30,14 +65,14 @@ def adam(w: np.ndarray, gradients: np.ndarray, mu: float) -> np.ndarray:
 
 
 def sgd_vectors(arguments: tuple[str, ...]) -> Iterator[Case]:
-    """For one worker: theirs are matrices."""
+    """The vectors of SGD, whose models are matrices, with one worker's rows made flat."""
     for case in _vectors("sgd", "sgd", "W")(("W", "G", "lr")):
         W, G, mu = case.inputs
         yield case._replace(inputs=(W.ravel(), G.ravel(), mu), expected=case.expected.ravel())
 
 
 def adam_vectors(arguments: tuple[str, ...]) -> Iterator[Case]:
-    """Those with Adam's usual constants, for one worker. The vectors hold the whole path."""
+    """The vectors of Adam with its usual constants, made flat; of the whole path the end is expected."""
     for case in _vectors("adam", "adam", "W")(("W", "gradients", "lr", "beta1", "beta2", "eps")):
         W, G, mu, *constants = case.inputs
         if constants == [0.9, 0.999, 1e-8]:
@@ -55,10 +90,10 @@ KINDS: dict[str, Kind] = {
         "c_l proportional to 1 / r_l over the models with r_l <= r_own, 0 elsewhere",
         "the paper's Eq. (6)",
         cases.risks,
-        small.risks_and_own,
-        why.adaptive_weights,
+        small_inputs.risks_and_own,
+        arithmetic.adaptive_weights,
         _vectors("weights", "adaptive_weights", "weights"),
-        relations.OF_RISKS,
+        cases.OF_RISKS,
     ),
     "inverse-risk-weights": Kind(
         ("risks",),
@@ -67,10 +102,10 @@ KINDS: dict[str, Kind] = {
         "c_l proportional to 1 / r_l",
         "the paper's Eq. (5)",
         lambda: ((group, (r,)) for group, (r, own) in cases.risks()),
-        small.risks,
-        why.inverse_risk_weights,
+        small_inputs.risks,
+        arithmetic.inverse_risk_weights,
         _vectors("weights", "inverse_risk_weights", "weights"),
-        relations.OF_RISKS,
+        cases.OF_RISKS,
     ),
     "combine": Kind(
         ("weights", "W"),
@@ -79,10 +114,10 @@ KINDS: dict[str, Kind] = {
         "sum_l c_l w_l; a model of weight 0 contributes nothing, whatever it holds",
         "the paper's Eq. (3)",
         cases.weighted,
-        small.weighted,
-        why.combine,
+        small_inputs.weighted,
+        arithmetic.combine,
         _vectors("combine", "combine", "w"),
-        relations.OF_WEIGHTED_MODELS,
+        cases.OF_WEIGHTED_MODELS,
     ),
     "average": Kind(
         ("W",),
@@ -91,10 +126,10 @@ KINDS: dict[str, Kind] = {
         "the mean of the models",
         "the paper's Sec. 5",
         lambda: cases.models(lambda n: 1),
-        small.models,
-        why.average,
+        small_inputs.models,
+        arithmetic.average,
         _vectors("rules", "average", "w"),
-        relations.OF_MODELS,
+        cases.OF_MODELS,
     ),
     "medoid": Kind(
         ("W",),
@@ -103,10 +138,10 @@ KINDS: dict[str, Kind] = {
         "the model with the smallest sum of Euclidean distances to the others; ties to the first",
         "the paper's Sec. 5",
         lambda: cases.models(lambda n: (n - 1) // 2, grid=1),
-        small.models,
-        why.medoid,
+        small_inputs.models,
+        arithmetic.medoid,
         _vectors("rules", "medoid", "w"),
-        relations.OF_MODELS,
+        cases.OF_MODELS,
         selects=True,
     ),
     "median": Kind(
@@ -116,10 +151,10 @@ KINDS: dict[str, Kind] = {
         "the median of each coordinate, the mean of the middle two if n is even; NaN counts as +infinity",
         "BRIDGE-M, Fang et al. 2022",
         lambda: cases.models(lambda n: (n - 1) // 2),
-        small.models,
-        why.median,
+        small_inputs.models,
+        arithmetic.median,
         _vectors("rules", "coordinate_median", "w"),
-        relations.OF_MODELS,
+        cases.OF_MODELS,
     ),
     "trimmed-mean": Kind(
         ("W", "f"),
@@ -128,10 +163,10 @@ KINDS: dict[str, Kind] = {
         "the mean of each coordinate without its f lowest and f highest values; NaN counts as +infinity",
         "BRIDGE-T, Fang et al. 2022",
         lambda: cases.neighbourhoods(lambda f: 2 * f + 1),
-        small.neighbourhood,
-        why.trimmed_mean,
+        small_inputs.neighbourhood,
+        arithmetic.trimmed_mean,
         _vectors("rules", "trimmed_mean", "w"),
-        relations.OF_MODELS,
+        cases.OF_MODELS,
     ),
     "krum": Kind(
         ("W", "f"),
@@ -140,10 +175,10 @@ KINDS: dict[str, Kind] = {
         "the model with the least sum of squared distances to its n - f - 2 nearest others; ties to the first",
         "Blanchard et al. 2017",
         lambda: cases.neighbourhoods(lambda f: 2 * f + 3),
-        small.neighbourhood,
-        why.krum,
+        small_inputs.neighbourhood,
+        arithmetic.krum,
         _vectors("rules", "krum", "w"),
-        relations.OF_MODELS,
+        cases.OF_MODELS,
         selects=True,
     ),
     "sign-flip": Kind(
@@ -153,10 +188,10 @@ KINDS: dict[str, Kind] = {
         "-sigma times each attacker's own model",
         "the paper's Sec. 2.2",
         lambda: cases.honest((1.0, 0.5, 3.0)),
-        small.models_and_factor,
-        why.sign_flip,
+        small_inputs.models_and_factor,
+        arithmetic.sign_flip,
         _vectors("attacks", "sign_flip", "sent"),
-        relations.OF_ROWS,
+        cases.OF_ROWS,
         optional=True,
     ),
     "arbitrary": Kind(
@@ -166,10 +201,10 @@ KINDS: dict[str, Kind] = {
         "each attacker's own model times random signals, entry by entry",
         "the paper's Sec. 5",
         cases.signalled,
-        small.models_and_signals,
-        why.arbitrary,
+        small_inputs.models_and_signals,
+        arithmetic.arbitrary,
         _vectors("attacks", "arbitrary", "sent"),
-        relations.OF_TWO_ROWS,
+        cases.OF_TWO_ROWS,
     ),
     "fall-of-empires": Kind(
         ("honest", "epsilon"),
@@ -178,10 +213,10 @@ KINDS: dict[str, Kind] = {
         "-epsilon times the mean of the honest models",
         "Xie et al. 2020",
         lambda: cases.honest((1.0, 0.1, 1.1, 2.0)),
-        small.models_and_factor,
-        why.fall_of_empires,
+        small_inputs.models_and_factor,
+        arithmetic.fall_of_empires,
         _vectors("attacks", "fall_of_empires", "sent"),
-        (relations.ORDER_OF_MODELS,),
+        (cases.ORDER_OF_MODELS,),
         optional=True,
     ),
     "alie": Kind(
@@ -191,10 +226,10 @@ KINDS: dict[str, Kind] = {
         "mean - z standard deviations of the honest models, by coordinate, with divisor h (ddof 0)",
         "Baruch et al. 2019",
         lambda: cases.honest((0.18, 0.929, 1.5, 0.3)),
-        small.models_and_factor,
-        why.alie,
+        small_inputs.models_and_factor,
+        arithmetic.alie,
         _vectors("attacks", "a_little_is_enough", "sent"),
-        relations.OF_MODELS,
+        cases.OF_MODELS,
     ),
     "alie-z": Kind(
         ("n", "f"),
@@ -203,8 +238,8 @@ KINDS: dict[str, Kind] = {
         "Phi^-1((h - s) / h) with h = n - f honest workers, s = floor(n / 2 + 1) - f supporters",
         "Baruch et al. 2019",
         cases.counts,
-        small.counts,
-        why.alie_z,
+        small_inputs.counts,
+        arithmetic.alie_z,
         _vectors("attacks", "alie_z", "z", cases.outnumbered),
     ),
     "softmax-cross-entropy": Kind(
@@ -214,10 +249,10 @@ KINDS: dict[str, Kind] = {
         "log(sum_j exp z_j) - z_y of each row; a row with label -1 is padding and has loss 0",
         "the paper's supplement C",
         cases.logits,
-        small.logits,
-        why.softmax_cross_entropy,
+        small_inputs.logits,
+        arithmetic.softmax_cross_entropy,
         _vectors("softmax_cross_entropy", "softmax_cross_entropy", "losses", cases.padded),
-        relations.OF_LOGITS,
+        cases.OF_LOGITS,
     ),
     "sgd": Kind(
         ("w", "g", "mu"),
@@ -226,10 +261,10 @@ KINDS: dict[str, Kind] = {
         "w - mu g",
         "the paper's Eq. (2)",
         cases.steps,
-        small.step,
-        why.sgd,
+        small_inputs.step,
+        arithmetic.sgd,
         sgd_vectors,
-        relations.OF_PARAMETERS,
+        cases.OF_PARAMETERS,
     ),
     "adam": Kind(
         ("w", "gradients", "mu"),
@@ -238,10 +273,10 @@ KINDS: dict[str, Kind] = {
         "w - mu m_hat / (sqrt(v_hat) + eps), with both moments corrected for their start at 0",
         "Kingma and Ba 2015",
         cases.paths,
-        small.path,
-        why.adam,
+        small_inputs.path,
+        arithmetic.adam,
         adam_vectors,
-        relations.OF_PARAMETERS,
+        cases.OF_PARAMETERS,
     ),
     "metropolis-weights": Kind(
         ("graph",),
@@ -250,21 +285,55 @@ KINDS: dict[str, Kind] = {
         "W_ij = 1 / (1 + max(d_i, d_j)) on edges, d without the worker itself; W_ii = 1 - the rest of the row",
         "Xiao and Boyd 2004",
         cases.networks,
-        small.network,
-        why.metropolis_weights,
-        relations=relations.OF_WORKERS,
+        small_inputs.network,
+        arithmetic.metropolis_weights,
+        relations=cases.OF_WORKERS,
     ),
     "round": Kind(
         ("setting", "state", "batch", "signals"),
         "W (N, d), or a dictionary or named tuple with it and any of gradient, local, sent, risks, weights; "
         "refimpl.algorithm says what these are",
-        rounds.define,
+        algorithm.round_,
         "one round of the paper's Algorithm 1, given what is drawn at random",
         "the paper's Algorithm 1",
         rounds.draw,
         vectors=lambda arguments: rounds.from_vectors(),
-        read=rounds.read,
-        difference=rounds.difference,
-        leaves_at=rounds.leaves_at,
+        steps=rounds.steps,
     ),
 }
+
+
+# --- Cases --------------------------------------------------------------------------------------------------
+
+
+@functools.cache
+def cases_of(name: str) -> tuple[Case, ...]:
+    """All cases of a kind. The groups take turns, the ordinary ones first, so that a slow function is asked
+    something of each; inputs that the definition refuses come last."""
+    kind = KINDS[name]
+    found = [*kind.vectors(kind.arguments), *_drawn(kind)]
+    groups: dict[str, list[Case]] = {}
+    for case in found:
+        groups.setdefault(case.group, []).append(case)
+    turns = [case for turn in zip_longest(*groups.values()) for case in turn if case]
+    return tuple(sorted(turns, key=lambda case: (case.expected is None, case.apart)))
+
+
+def _drawn(kind: Kind) -> Iterator[Case]:
+    """The drawn cases, without choices among models that rounding could turn."""
+    count: dict[str, int] = {}
+    for group, inputs in kind.draw():
+        if kind.selects and group not in ("ties", HOSTILE) and not decided(kind, inputs):
+            continue
+        count[group] = count.get(group, 0) + 1
+        yield Case(f"{group} {count[group]}", group, inputs, kind.answer(inputs), *tolerances(group))
+
+
+def decided(kind: Kind, inputs: Inputs) -> bool:
+    """Whether the choice among the models is so clear that neither rounding nor their order can turn it."""
+    W, *rest = inputs
+    rng, size = np.random.default_rng(0), np.ptp(W)
+    row = kind.answer(inputs)
+    nudged = [W + 1e-5 * size * rng.uniform(-1, 1, W.shape) for _ in range(10)]
+    others = [kind.answer((other, *rest)) for other in (W[::-1], *nudged)]
+    return all((abs(row - other) <= 2e-5 * size).all() for other in others)

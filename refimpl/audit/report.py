@@ -1,4 +1,4 @@
-"""What a judge has to say: as an object, as text, as JSON."""
+"""What is said of a function: a `Report`, as an object, as text, as JSON."""
 
 import textwrap
 from collections.abc import Iterator
@@ -21,7 +21,7 @@ class Count(NamedTuple):
 
 
 class Agreement(NamedTuple):
-    """With the definition, or with a variant of it."""
+    """In how many cases a function agrees with the definition, or with a variant of it."""
 
     name: str
     ordinary: Count
@@ -32,14 +32,17 @@ class Agreement(NamedTuple):
 
     @property
     def full(self) -> bool:
+        """Whether all ordinary cases agree."""
         return self.ordinary.agreed == self.ordinary.of > 0
 
     @property
     def complete(self) -> bool:
+        """Whether all cases agree."""
         return self.full and all(count.agreed == count.of for count in self.apart.values())
 
     @property
     def rank(self) -> tuple[int, int]:
+        """How many cases agree: ordinary ones, others."""
         return self.ordinary.agreed, sum(count.agreed for count in self.apart.values())
 
     @property
@@ -49,6 +52,7 @@ class Agreement(NamedTuple):
 
     @property
     def title(self) -> str:
+        """The variant with its definition and its users."""
         used = f" ({self.used_by})" if self.used_by else ""
         return f"{self.name}: {self.about}{used}"
 
@@ -57,10 +61,10 @@ class Agreement(NamedTuple):
         return "; ".join([f"{self.ordinary}", *apart])
 
 
-class Difference(NamedTuple):
+class Counterexample(NamedTuple):
     """One input on which the function leaves the definition."""
 
-    case: str
+    case: str  # where it comes from
     inputs: dict[str, str]
     expected: str
     answer: str
@@ -83,15 +87,15 @@ class Report(NamedTuple):
     closest: Agreement | None = None  # the nearest known variant, if it is none
     by_group: dict[str, Agreement] | None = None  # the variants that it is where cases are counted apart
     step: str = ""  # of a round: the first step that leaves the path
-    difference: Difference | None = None
+    difference: Counterexample | None = None
     notes: tuple[str, ...] = ()
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
+        """The report in dictionaries and lists, for JSON."""
         return _plain(self._asdict())
 
     def __str__(self) -> str:
-        """For a terminal of 80 columns."""
+        """The report as text for a terminal of 80 columns."""
         title = f"{self.name}, judged as {self.kind}: {self.verdict}"
         lines = [*textwrap.wrap(title, WIDTH, subsequent_indent="  "), ""]
         for label, text in _parts(self):
@@ -124,13 +128,13 @@ def _parts(r: Report) -> Iterator[tuple[str, str]]:
     yield from zip(("also", *[""] * len(r.notes)), r.notes, strict=False)
 
 
-def _example(difference: Difference) -> Iterator[tuple[str, str]]:
-    inputs = ", ".join(f"{name} = {value}" for name, value in difference.inputs.items())
-    yield "example", f"{inputs} ({difference.case})"
-    yield "", f"the definition: {difference.expected}"
-    yield "", f"the function:   {difference.answer}"
-    if difference.why:
-        yield "", difference.why
+def _example(example: Counterexample) -> Iterator[tuple[str, str]]:
+    inputs = ", ".join(f"{name} = {value}" for name, value in example.inputs.items())
+    yield "example", f"{inputs} ({example.case})"
+    yield "", f"the definition: {example.expected}"
+    yield "", f"the function:   {example.answer}"
+    if example.why:
+        yield "", example.why
 
 
 def _plain(value: Any) -> Any:
@@ -141,7 +145,7 @@ def _plain(value: Any) -> Any:
     return [_plain(entry) for entry in value] if isinstance(value, list | tuple) else value
 
 
-def shown(value: Any) -> str:
+def format_value(value: Any) -> str:
     """An array as nested lists with short numbers, cut if it is long."""
     text = _text(np.asarray(value).tolist())
     return text if len(text) <= 300 else f"{text[:297]}..."

@@ -13,10 +13,8 @@ from refimpl import algorithm, draws, graphs, models, vectors
 from refimpl.aggregate import RULES
 from refimpl.algorithm import Setting, State
 from refimpl.attacks import ATTACKS
-from refimpl.audit.agreement import agree
-from refimpl.audit.calls import Answer, on_host
-from refimpl.audit.cases import HOSTILE, Case, Drawn
-from refimpl.audit.report import Difference, shown
+from refimpl.audit.cases import HOSTILE, Case, Drawn, agree
+from refimpl.audit.report import Counterexample, format_value
 from refimpl.optim import OPTIMIZERS
 
 STEPS = ("gradient", "local", "sent", "risks", "weights", "W")
@@ -31,20 +29,16 @@ LADDER = LOCAL, AVERAGE, ATTACK, CHOICE, RISK, _ = (
 NO_CHOICE = {"local": LOCAL, "average": AVERAGE}  # rules by which a round ends earlier
 
 
-def define(*inputs: Any) -> dict[str, np.ndarray]:
-    return read(algorithm.round_(*inputs))
-
-
-def read(returned: Any) -> dict[str, np.ndarray]:
+def steps(returned: Any) -> dict[str, Any]:
     """The steps by name from what a round returned: the next W alone, or anything that has W or state."""
     if hasattr(returned, "detach") or not (isinstance(returned, dict) or hasattr(returned, "_fields")):
-        return {"W": on_host(returned)}
+        return {"W": returned}
     fields = dict(returned) if isinstance(returned, dict) else returned._asdict()
     if "state" in fields:
         fields["W"] = fields["state"].W
     if "W" not in fields:
         raise ValueError(f"returns {', '.join(map(str, fields))}, but neither W nor state")
-    return {step: on_host(fields[step]) for step in STEPS if fields.get(step) is not None}
+    return {step: fields[step] for step in STEPS if fields.get(step) is not None}
 
 
 # --- Settings -----------------------------------------------------------------------------------------------
@@ -60,11 +54,11 @@ IRREGULAR = graphs.from_edges(6, [(0, 1), (1, 2), (2, 3), (3, 4), (4, 5), (5, 0)
 
 
 def problem(seed: int, graph: np.ndarray, attackers: list[int], **options: Any) -> tuple:
-    """(setting, state, batch, signals) of a round of a small network; worker 1 has two rows of padding."""
+    """(setting, state, batch, signals) of a round of a small network; worker 1 has fewer rows."""
     rng = np.random.default_rng(seed)
     N, n, model = len(graph), 8, models.mlp([3, 4, 3])
-    X, y = rng.normal(size=(N, n, 3)).round(2), rng.integers(0, 3, (N, n))
-    y[1, 6:] = -1
+    X, y = list(rng.normal(size=(N, n, 3)).round(2)), list(rng.integers(0, 3, (N, n)))
+    X[1], y[1] = X[1][:6], y[1][:6]
     t, optimizer = int(rng.integers(0, 3)), OPTIMIZERS[options.get("optimizer", "sgd")]
     W = (3 * draws.initial(model.layout, N, rng)).round(3)
     memory = rng.uniform(0.1, 0.2, (optimizer.slots, *W.shape)).round(3) * (t > 0)
@@ -110,7 +104,7 @@ def lost(problem: tuple, bad: float) -> tuple:
 
 
 def from_vectors() -> Iterator[Case]:
-    """The rounds of the shipped vectors that a Setting can say: no smoothing, no messages out of nowhere."""
+    """The rounds of the shipped vectors that a Setting describes: no smoothing, no messages out of nowhere."""
     for entry in vectors.shipped("round")["cases"]:
         given = vectors.decode(entry["inputs"]) if entry["function"] == "round" else {}
         if given.get("smoothing") == 1 and given["attack"] in ATTACKS:
@@ -146,41 +140,45 @@ def _inputs(given: dict[str, Any]) -> tuple:
     return setting, state, batch, given.get("signals")
 
 
-# --- One difference ----------------------------------------------------------------------------------------
+# --- Differences --------------------------------------------------------------------------------------------
+
+Values = dict[str, np.ndarray] | None  # the steps that a function returned, None if there was a problem
 
 
-def difference(case: Case, answer: Answer) -> Difference:
+def counterexample(case: Case, value: Values, problem: str) -> Counterexample:
     """The setting in words, and the first number that differs."""
     inputs = described(*case.inputs[:2])
-    if answer.value is None:
-        return Difference(case.name, inputs, "W", answer.problem)
-    step = first_step(case, answer)
-    expected, value = case.expected[step], answer.value[step]
-    if expected.shape != value.shape:
-        return Difference(case.name, inputs, f"{step} of shape {expected.shape}", f"shape {value.shape}")
-    close = np.isclose(value, expected, rtol=case.rtol, atol=case.atol, equal_nan=True)
+    if value is None:
+        return Counterexample(case.name, inputs, "W", problem)
+    step = first_step(case, value)
+    expected, answer = case.expected[step], value[step]
+    if expected.shape != answer.shape:
+        return Counterexample(case.name, inputs, f"{step} of shape {expected.shape}", f"shape {answer.shape}")
+    close = np.isclose(answer, expected, rtol=case.rtol, atol=case.atol, equal_nan=True)
     k, i = map(int, np.argwhere(~close)[0])
-    place, who = f"{step}[{k}, {i}] = ", "an attacker" if k in case.inputs[0].attackers else "normal"
-    why = f"worker {k} is {who}; {(~close).any(axis=1).sum()} of {len(close)} workers' rows differ"
-    return Difference(case.name, inputs, place + shown(expected[k, i]), place + shown(value[k, i]), why)
+    place, what = f"{step}[{k}, {i}] = ", "an attacker" if k in case.inputs[0].attackers else "normal"
+    why = f"worker {k} is {what}; {(~close).any(axis=1).sum()} of {len(close)} workers' rows differ"
+    right, wrong = (place + format_value(array[k, i]) for array in (expected, answer))
+    return Counterexample(case.name, inputs, right, wrong, why)
 
 
 def described(s: Setting, state: State) -> dict[str, str]:
     """A setting in words."""
     about = {"rule": s.rule, "attack": s.attack, "risk": s.risk, "optimizer": s.optimizer, "l2": s.l2}
-    about |= {"attackers": shown(s.attackers), "neighbours": shown(s.graph.sum(axis=1) - 1), "t": state.t}
+    neighbours = format_value(s.graph.sum(axis=1) - 1)
+    about |= {"attackers": format_value(s.attackers), "neighbours": neighbours, "t": state.t}
     return {name: str(value) for name, value in about.items()}
 
 
-def first_step(case: Case, answer: Answer) -> str:
+def first_step(case: Case, value: dict[str, np.ndarray]) -> str:
     """The first of the returned steps that differs."""
-    returned = [step for step in STEPS if step in answer.value and step in case.expected]
-    return next(step for step in returned if not agree(case, case.expected[step], answer.value[step]))
+    returned = [step for step in STEPS if step in value and step in case.expected]
+    return next(step for step in returned if not agree(case, case.expected[step], value[step]))
 
 
-def leaves_at(different: list[tuple[Case, Answer]]) -> str:
+def leaves_at(different: list[tuple[Case, Values]]) -> str:
     """The step that leaves the path: by what was returned, or if that is W alone by the kind of setting."""
-    telling = [(case, answer) for case, answer in different if answer.value and len(answer.value) > 1]
+    telling = [first_step(case, value) for case, value in different if value and len(value) > 1]
     if telling:
-        return min((first_step(*pair) for pair in telling), key=STEPS.index)
+        return min(telling, key=STEPS.index)
     return min((case.group for case, _ in different), key=LADDER.index)

@@ -1,23 +1,32 @@
 """The paper's experiments from the command line. The only part of refimpl that imports data_loaders.
 
+config.py       the configuration of a run
 tasks.py        the experiments, and the way from a configuration to arrays
-tables.py       all tables that a configuration chooses from, for worker processes too
+run.py          one run, from its configuration to its numbers
+registry.py     all tables that a configuration chooses from, for worker processes too
 fingerprint.py  what a run's numbers depend on
-grid.py         runs and their files
+grid.py         many runs, and their files
 cluster.py      runs on other machines
-report.py       tables of results
-figures.py      the figure
+checkpoints.py  runs that were stopped
+watch.py        runs under way, and how long they will take
+results.py      the result of a run, its JSON file and its row in a CSV file
+statistics.py   comparisons of rules over several seeds
+tables.py       tables of results
+figures.py      pictures of results
+report.py       the command that makes tables and pictures of stored results
+presets.py      the paper's figures and its authors' protocol, as options
 options.py      the command line's options
 cli.py          the command line
-files.py        writing files
-endings.py      signals, closed pipes, full disks
+words.py        numbers in words
+atomic.py       files that are there in full or not at all
+process.py      signals, closed pipes, full disks
 """
 
-from refimpl.experiments.endings import ended
+from refimpl.experiments.process import ended
 
 
 def main(task: str, argv: list[str] | None = None) -> int:
-    """The command line of a name in TASKS; the exit status."""
+    """Runs the command line of a name in TASKS; returns the exit status."""
 
     def command() -> int:
         from refimpl.experiments import cli  # takes a second, in which Ctrl-C is as welcome as later

@@ -17,8 +17,8 @@ import numpy as np
 from refimpl import train
 from refimpl.algorithm import State
 from refimpl.arrays import to_host
-from refimpl.experiments.endings import reason, say
-from refimpl.experiments.files import set_aside, write
+from refimpl.experiments.atomic import set_aside, write
+from refimpl.experiments.process import reason, say
 from refimpl.released import Averaging
 
 EVERY = 20  # seconds
@@ -26,6 +26,7 @@ STATES: dict[str, Any] = {state.__name__: state for state in (State, Averaging)}
 
 
 def path_of(result: Path) -> Path:
+    """The file of a run's checkpoint, by that of its result."""
     return result.with_name(f".{result.stem}.checkpoint")
 
 
@@ -46,9 +47,9 @@ def keeper(path: Path) -> Callable[[Callable[[], train.Progress]], None]:
 
 
 def packed(progress: train.Progress) -> bytes:
-    """As an .npz file: the arrays of the state, the weights by epoch, and the rest in JSON."""
+    """The bytes of an .npz file: the arrays of the state, the weights by epoch, and the rest in JSON."""
     kind = type(progress.state)
-    facts: dict[str, Any] = {"state": kind.__name__, "place": progress.place, "history": progress.history}
+    facts: dict[str, Any] = {"state": kind.__name__, "position": progress.position, "history": progress.history}
     facts["epochs"] = list(progress.weights_at)
     arrays: dict[str, Any] = {
         f"state {name}": to_host(value) for name, value in progress.state._asdict().items()
@@ -60,7 +61,7 @@ def packed(progress: train.Progress) -> bytes:
 
 
 def load(path: Path, xp: ModuleType) -> train.Progress | None:
-    """Where the run was, or None. A file that can't be read is set aside."""
+    """The progress of the run, or None. A file that can't be read is set aside."""
     if not path.exists():
         return None
     try:
@@ -72,9 +73,10 @@ def load(path: Path, xp: ModuleType) -> train.Progress | None:
 
 
 def unpacked(found: dict[str, np.ndarray], xp: ModuleType) -> train.Progress:
+    """The place in the run that `packed` has written, with arrays of `xp`."""
     facts = json.loads(found["facts"].tobytes())
     kind = STATES[facts["state"]]
     values = [found[f"state {name}"] for name in kind._fields]
     state = kind(*(xp.asarray(value) if value.ndim else value.item() for value in values))
     weights = {int(epoch): found[f"weights {epoch}"] for epoch in facts["epochs"]}
-    return train.Progress(state, facts["place"], facts["history"], weights)
+    return train.Progress(state, facts["position"], facts["history"], weights)

@@ -12,23 +12,22 @@ from typing import Any
 import joblib
 
 from refimpl import arrays, graphs
-from refimpl.aggregate import RULES
 from refimpl.attacks import ATTACKS
-from refimpl.experiments import figures, grid, summary, tasks
-from refimpl.experiments.endings import reason, say
-from refimpl.experiments.files import write
-from refimpl.experiments.options import HelpFormatter, Parser, folder, number, parse, parser, whole_number
-from refimpl.experiments.paper import ACCURACY, FIGURES
-from refimpl.experiments.progress import Board, duration, several, shown
-from refimpl.experiments.runs import protocol
-from refimpl.experiments.tasks import TASKS, Config, Edges
+from refimpl.experiments import figures, grid, run, tables, watch
+from refimpl.experiments.atomic import write
+from refimpl.experiments.config import Config, Edges
+from refimpl.experiments.options import parse
+from refimpl.experiments.presets import ACCURACY, FIGURES
+from refimpl.experiments.process import reason, say
+from refimpl.experiments.results import Results, RunResult, protocol
+from refimpl.experiments.tasks import TASKS
+from refimpl.experiments.watch import Board, show_progress
+from refimpl.experiments.words import duration, several
 from refimpl.related import Rounds, schedules
-
-__all__ = ["HelpFormatter", "Parser", "configs", "folder", "main", "number", "parser", "whole_number"]
 
 
 def main(task: str, argv: list[str] | None = None) -> int:
-    """Runs the task's grid; the exit status."""
+    """Runs the task's grid, and returns the exit status."""
     start = time.perf_counter()
     p, args = parse(task, argv)
     task = args.task  # --dataset may have chosen another
@@ -40,7 +39,7 @@ def main(task: str, argv: list[str] | None = None) -> int:
     jobs = args.jobs or (1 if args.gpu and not args.cluster else places)
     threads = args.threads or (1 if args.cluster else None)
     if args.dry_run:
-        plan(runs, args.out, jobs, args.data_dir, threads)
+        plan(runs, args.out, jobs, args.data_dir)
         return 0
     p.need_folder(args.out)
     results = run_grid(runs, args.out, jobs, args.data_dir, threads, run_all)
@@ -59,7 +58,7 @@ def prepare(task: str, args: argparse.Namespace) -> list[Config]:
     arrays.choose(args.gpu, args.device)  # says now what is missing
     runs = configs(task, args)
     for config in sorted(runs, key=lambda c: c.seed):  # one seed's data at a time
-        tasks.build(config, args.data_dir)
+        run.check(run.prepare(config, args.data_dir))
     return runs
 
 
@@ -79,7 +78,7 @@ def graph_of(text: str) -> str | Edges:
 
 
 def schedule_of(text: str) -> str | Rounds:
-    """Likewise the name of a schedule, or the rounds in a file."""
+    """A name in SCHEDULES as it is; the rounds in a file, unless it is called like a schedule."""
     return schedules.read_rounds(text) if is_file(text, schedules.SCHEDULES) else text
 
 
@@ -90,7 +89,7 @@ def is_file(text: str, table: dict[str, Any]) -> bool:
 
 # --- Running ------------------------------------------------------------------------------------------------
 
-RunAll = Callable[..., Iterator[dict[str, Any]]]  # in the form of `grid.run_all`
+RunAll = Callable[..., Iterator[RunResult]]  # in the form of `grid.run_all`
 
 
 def connect(address: str) -> tuple[RunAll, int]:
@@ -109,7 +108,7 @@ def run_grid(
     data_dir: str | None,
     threads: int | None,
     run_all: RunAll | None = None,
-) -> list[dict[str, Any]]:
+) -> Results:
     """All results, from files where they are there already, showing progress.
 
     No more than `jobs` at a time; `threads` of each, or by default the cores divided among them.
@@ -125,63 +124,56 @@ def run_grid(
         return results
     jobs = min(jobs, len(todo))
     threads = threads or max(1, joblib.cpu_count() // jobs)
-    seconds = estimates(todo, data_dir, threads)
-    if (total := sum(seconds.values()) / jobs) > 20:
-        say(f"about {duration(total)} for {several(len(todo), 'run')}, {jobs} at a time")
-    board = Board({grid.path_of(config, out, data_dir): seconds[config] for config in todo})
-    results.extend(shown((run_all or grid.run_all)(todo, out, jobs, data_dir, threads), board))
+    board = Board({config: grid.path_of(config, out, data_dir) for config in todo}, jobs, results)
+    results.extend(show_progress((run_all or grid.run_all)(todo, out, jobs, data_dir, threads), board))
     return results
 
 
-def plan(runs: list[Config], out: Path, jobs: int, data_dir: str | None, threads: int | None) -> None:
-    """What --dry-run prints: the setting, the runs by rule, and how long what is missing would take."""
-    print(textwrap.fill(in_common(runs), summary.WIDTH, break_on_hyphens=False))
+def plan(runs: list[Config], out: Path, jobs: int, data_dir: str | None) -> None:
+    """Prints the setting, the runs by rule, and how much work those are that are missing: --dry-run."""
+    print(textwrap.fill(in_common(runs), tables.WIDTH, break_on_hyphens=False))
     todo = [config for config in runs if not grid.path_of(config, out, data_dir).exists()]
     jobs = max(1, min(jobs, len(todo)))
-    seconds = estimates(todo, data_dir, threads or max(1, joblib.cpu_count() // jobs))
+    known = watch.paces(watch.timed(grid.stored(out)))
     rules = list(dict.fromkeys(config.rule for config in runs))
     width = max(map(len, rules)) + 1
     for rule in rules:
         attacks = " ".join(dict.fromkeys(c.attack for c in runs if c.rule == rule))
         missing = [config for config in todo if config.rule == rule]
-        rest = f"{len(missing)} to run, {duration(sum(seconds[c] for c in missing))} of work"
+        rest = f"{len(missing)} to run, {work(missing, known, data_dir)}"
         print(f"{rule:{width}}{attacks}: {rest if missing else 'all there'}")
-    left = duration(sum(seconds.values()) / jobs)
-    print(f"{len(todo)} of {several(len(runs), 'run')} to do, about {left} at {jobs} at a time")
+    print(f"{len(todo)} of {several(len(runs), 'run')} to do, {work(todo, known, data_dir, jobs)}")
+
+
+def work(todo: list[Config], known: dict[Config, float], data_dir: str | None, jobs: int = 1) -> str:
+    """How long the runs take, `jobs` at a time, if the seconds per epoch of all their kinds are known.
+
+    Otherwise how many rounds they have.
+    """
+    paces = [known.get(watch.kind_of(config)) for config in todo]
+    if None in paces:
+        seeds = sorted(todo, key=lambda c: c.seed)  # one seed's data at a time
+        return several(sum(run.prepare(config, data_dir).rounds for config in seeds), "round")
+    seconds = sum(config.epochs * (pace or 0) for config, pace in zip(todo, paces, strict=True))
+    return f"about {duration(seconds / jobs)}" + (f" at {jobs} at a time" if jobs > 1 else "")
 
 
 def in_common(runs: list[Config]) -> str:
     """The options that all runs share, as "workers 10, attackers 3, ..."; nobody lies if the attack is none."""
     facts: dict[str, set[Any]] = {"workers": {c.workers for c in runs}}
     facts["attackers"] = {c.attackers for c in runs if ATTACKS[c.attack].lies} or {0}
-    names = ("epochs", "risk", "optimizer", "lr", "batch_size", "partition", "features", "dtype", "seed")
-    facts |= {name: {getattr(c, name) for c in runs} for name in names}
-    for name in ("graph", "graph_schedule"):
-        values = [getattr(c, name) for c in runs]
-        facts[name] = {value if isinstance(value, str) else "from a file" for value in values if value}
+    for field in dataclasses.fields(Config):
+        if field.name not in (*facts, "task", "rule", "attack", "released"):
+            values = {getattr(c, field.name) for c in runs} - {field.default}
+            facts[field.name] = {"from a file" if isinstance(value, tuple) else value for value in values}
     told = [f"{name.replace('_', '-')} {found.pop()}" for name, found in facts.items() if len(found) == 1]
-    protocols = {protocol(dataclasses.asdict(c)) for c in runs}
+    protocols = {protocol(c) for c in runs}
     return ", ".join(told + (list(protocols) if len(protocols) == 1 else []))
 
 
-def estimates(todo: list[Config], data_dir: str | None, threads: int) -> dict[Config, float]:
-    """Seconds of each run, from one timed run of each kind.
-
-    Rules that score models cost much more than others, on all local data most, and without attackers more
-    workers score. Each system is a kind of its own.
-    """
-    kinds: dict[tuple[Any, ...], list[Config]] = {}
-    for config in todo:
-        rule = RULES[config.rule].scores if config.rule in RULES else config.rule
-        kind = (rule, config.risk, config.optimizer, ATTACKS[config.attack].lies)
-        kinds.setdefault(kind, []).append(config)
-    timed = {kind: grid.seconds(some[0], data_dir, threads) for kind, some in kinds.items()}
-    return {config: timed[kind] for kind, some in kinds.items() for config in some}
-
-
-def show(results: list[dict[str, Any]], title: str, args: argparse.Namespace) -> None:
+def show(results: Results, title: str, args: argparse.Namespace) -> None:
     """Writes the table as CSV, and the figure; then prints the table, if anyone listens."""
-    write(args.out / "table.csv", summary.csv_table(results))
+    write(args.out / "table.csv", tables.csv_table(results))
     made = ["a JSON file per run", "table.csv"]
     name = f"figure_{args.figure}" if args.figure else "figure"
     shows = FIGURES[args.task][args.figure].shows if args.figure else (ACCURACY,)
@@ -195,6 +187,6 @@ def show(results: list[dict[str, Any]], title: str, args: argparse.Namespace) ->
     sizes = f"{args.workers} workers, {several(liars, 'attacker')}, {several(args.epochs, 'epoch')}"
     print(f"{title}: {sizes}, seed {seeds}")
     for what in shows:
-        print(f"{summary.TABLES[what].about}\n\n{summary.text_table(results, what)}\n")
-    print(f"{summary.sent(results)}")
+        print(f"{tables.QUANTITIES[what].about}\n\n{tables.text_table(results, what)}\n")
+    print(f"{tables.sent(results)}")
     print(f"\nIn {args.out}: {', '.join(made)}")

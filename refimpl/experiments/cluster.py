@@ -10,29 +10,31 @@ import functools
 import json
 import logging
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import CancelledError
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 from uuid import uuid4
 
 import joblib
-from distributed import Client, KilledWorker, WorkerPlugin
+from distributed import Client, KilledWorker, WorkerPlugin, get_worker
 from joblib._dask import DaskDistributedBackend  # "dask" in joblib's documentation
 from threadpoolctl import threadpool_limits
 
 from data_loaders import Dataset
 from refimpl.experiments import grid, tasks
-from refimpl.experiments.files import write
-from refimpl.experiments.fingerprint import code_digest
-from refimpl.experiments.tables import Added, added
-from refimpl.experiments.tasks import TASKS, Config
+from refimpl.experiments.atomic import write
+from refimpl.experiments.config import Config
+from refimpl.experiments.fingerprint import code_digest, roots_of
+from refimpl.experiments.registry import Added, added
+from refimpl.experiments.results import RunResult, from_json
+from refimpl.experiments.tasks import TASKS
 
-RunAll = Callable[..., Iterator[dict[str, Any]]]
+RunAll = Callable[..., Iterator[RunResult]]
 
 
 def connect(address: str) -> tuple[RunAll, int]:
-    """What computes a grid there, in the place of `grid.run_all`, and how many runs it takes at a time.
+    """The function that computes a grid there, in the form of `grid.run_all`, and its number of runs at a time.
 
     Raises ValueError if there is no scheduler, or if it has no workers.
     """
@@ -49,26 +51,28 @@ def connect(address: str) -> tuple[RunAll, int]:
 
 
 class Backend(DaskDistributedBackend):
+    """joblib's way to a Dask cluster, for one run at a time too."""
+
     def effective_n_jobs(self, n_jobs: int) -> int:
-        """Two at least: if there is a place for one run only, joblib would compute it here."""
+        """The number of runs at a time, two at least: a single one joblib would compute here."""
         return max(2, super().effective_n_jobs(n_jobs))
 
 
 def run_all(
     client: Client, configs: list[Config], out: Path, jobs: int, data_dir: str | None, threads: int = 1
-) -> Iterator[dict[str, Any]]:
+) -> Iterator[RunResult]:
     """Runs them on all workers, whatever `jobs`, yielding each result as soon as its file is written here.
 
     Raises OSError if the scheduler is lost.
     """
-    parcel = Parcel(in_common({config.task for config in configs}, data_dir))
+    parcel = Parcel(in_common({config.task for config in configs}, data_dir), set(map(roots_of, configs)))
     client.register_plugin(parcel)
     try:
         with joblib.parallel_config(backend=Backend(client=client)):
             pool, job = joblib.Parallel(return_as="generator_unordered"), joblib.delayed(run_there)
         for config, text in pool(job(parcel.name, config, threads) for config in configs):
             write(grid.path_of(config, out, data_dir), text)
-            yield json.loads(text)
+            yield from_json(json.loads(text))
     except (CancelledError, KilledWorker) as error:
         what = (
             "a run ends every worker that it is on"
@@ -98,22 +102,22 @@ def at_hand(data: Dataset, data_dir: str | None) -> Dataset:
 
 # --- On a worker of the cluster -----------------------------------------------------------------------------
 
-ARRIVED: dict[str, Added] = {}
-
 
 class Parcel(WorkerPlugin):
-    """Carries to each worker what its runs have in common."""
+    """Carries to each worker what its runs have in common, and refuses one that would compute by other code."""
 
-    def __init__(self, entries: Added) -> None:
-        self.name, self.entries, self.code = f"refimpl-{uuid4()}", entries, code_digest()
+    def __init__(self, entries: Added, roots: Iterable[tuple[str, ...]]) -> None:
+        """`roots` are the modules that compute the runs, as `fingerprint.roots_of` names them."""
+        self.name, self.entries = f"refimpl-{uuid4()}", entries
+        self.code = {some: code_digest(some) for some in roots}
 
     def setup(self, worker: Any) -> None:
-        if code_digest() != self.code:
+        """Raises ValueError if the worker has other code."""
+        if any(code_digest(roots) != digest for roots, digest in self.code.items()):
             raise ValueError(f"--cluster needs the same refimpl everywhere, but {worker.address} has another")
-        ARRIVED[self.name] = self.entries
 
     def teardown(self, worker: Any) -> None:
-        ARRIVED.pop(self.name, None)
+        """Frees the data that the worker has kept."""
         tasks.forget()
 
 
@@ -122,5 +126,6 @@ def run_there(parcel: str, config: Config, threads: int) -> tuple[Config, str]:
     threadpool_limits(threads)  # from now on: a worker with several threads computes several runs at once
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "run.json"
-        grid.run_to_file(config, path, None, threads, ARRIVED[parcel])
+        arrived = cast(Parcel, get_worker().plugins[parcel])
+        grid.run_to_file(config, path, None, threads, arrived.entries)
         return config, path.read_text()

@@ -1,4 +1,4 @@
-"""Figures of a grid of results, like those of the paper. Needs matplotlib, an extra."""
+"""Figures of results: curves like those of the paper, trust, single workers. Needs matplotlib, an extra."""
 
 import io
 from collections.abc import Sequence
@@ -7,17 +7,17 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from refimpl import methods
 from refimpl.aggregate import RULES
 from refimpl.attacks import ATTACKS
-from refimpl.experiments.compare import interval
-from refimpl.experiments.files import write
-from refimpl.experiments.runs import protocol
-from refimpl.experiments.summary import Results, present, rules_of, select
-from refimpl.related import SYSTEMS
+from refimpl.experiments.atomic import write
+from refimpl.experiments.results import Results, protocol
+from refimpl.experiments.statistics import interval
+from refimpl.experiments.tables import names_run, rules_of, select
 
-# Colour-blind safe (Okabe and Ito), for the rules in the order of RULES, then systems.
+# Colour-blind safe (Okabe and Ito), for the rules that listen in the order of RULES, then systems.
 COLOURS = ("#D55E00", "#E69F00", "#0072B2", "#56B4E9", "#009E73", "#CC79A7", "#7F7F7F")
-MORE_DASHES = ("-.", ":", "--", (0, (6, 1, 1, 1, 1, 1)))  # for systems, and rules beyond the package's own
+DASHES = ("-", "-.", ":", "--", (0, (6, 1, 1, 1, 1, 1)))  # all colours with one, then all with the next
 MARKERS = "osv^D<>P"
 PANEL = 1.75  # inches: two make a column of a paper
 TEXT: Any = {"font.size": 8, "axes.titlesize": 8, "axes.linewidth": 0.6, "pdf.fonttype": 42}
@@ -40,28 +40,28 @@ class Style(NamedTuple):
 
 
 def place_of(rule: str) -> int:
-    """Among the rules, then systems."""
-    return list(RULES | SYSTEMS).index(rule)
+    """The position of a rule among all rules, then systems."""
+    return methods.names().index(rule)
 
 
 def style_of(rule: str) -> Style:
-    """By its place in RULES: the first, the paper's, is thick; the eighth, `local`, is black and dashed."""
-    own = (*((colour, "-") for colour in COLOURS), ("#000000", "--"))
-    more = [(colour, dash) for dash in MORE_DASHES for colour in COLOURS]
-    place = place_of(rule)
-    colour, dash = own[place] if place < len(own) else more[(place - len(own)) % len(more)]
-    return Style(colour, dash, 0.9 if place else 2.0)
+    """How a rule is drawn: the first, the paper's, is thick; one that listens to no one is black and dashed."""
+    listening = [name for name in methods.names() if methods.find(name).listens]
+    if rule not in listening:
+        return Style("#000000", "--", 0.9)
+    place, styles = listening.index(rule), [(colour, dash) for dash in DASHES for colour in COLOURS]
+    return Style(*styles[place % len(styles)], 0.9 if place else 2.0)
 
 
 def figure(results: Results, title: str, path: Path, shows: Sequence[str] = ("worst_own",)) -> None:
-    """A panel per attack and number shown, a line per rule; written as PNG and as PDF.
+    """Writes a figure with a panel per attack and number shown, a line per rule, as PNG and as PDF.
 
     Over several seeds the mean, with a band for the 95 % interval. Runs of one epoch become dots.
     """
     import matplotlib
     from matplotlib.figure import Figure
 
-    panels = [(attack, what) for attack in present(results, "attack", ATTACKS) for what in shows]
+    panels = [(attack, what) for attack in names_run(results, "attack", ATTACKS) for what in shows]
     columns = min(len(panels), 2 if len(panels) in (2, 4) else 3)
     rows = -(-len(panels) // columns)
     with matplotlib.rc_context(TEXT):
@@ -89,32 +89,32 @@ def centred(fig: Any, count: int, columns: int) -> list[Any]:
 
 
 def caption(results: Results, title: str, shows: Sequence[str]) -> str:
-    """What the panels have in common."""
+    """The title of a figure: what its panels have in common."""
     what = SHOWN[shows[0]] if len(shows) == 1 else "accuracy on the own split"
     return f"{headed(results, title)}\n{setting_of(results)}; {what}"
 
 
 def headed(results: Results, title: str) -> str:
     """The title, and how much of the released code's protocol the runs have."""
-    c = results[0]["config"]
+    c = results[0].config
     which = protocol(c)
     if which == "protocol paper":
         return title
-    some = f"{len(c['released'])} of the released code's differences"
+    some = f"{len(c.released)} of the released code's differences"
     return f"{title}, {which if which.startswith('protocol released') else some}"
 
 
 def setting_of(results: Results) -> str:
-    """How many workers and attackers, and which seeds."""
-    c, lies = results[0]["config"], any(ATTACKS[run["config"]["attack"]].lies for run in results)
-    return f"N = {c['workers']}, F = {c['attackers'] if lies else 0}, {seeds_of(results)}"
+    """The sizes and seeds of the runs: "N = 10, F = 3, seeds 0 to 4"."""
+    c, lies = results[0].config, any(ATTACKS[run.config.attack].lies for run in results)
+    return f"N = {c.workers}, F = {c.attackers if lies else 0}, {seeds_of(results)}"
 
 
 def seeds_of(results: Results) -> str:
-    """ "seed 0", "seeds 0 to 4", "seeds 0, 2"; and whether some runs have fewer."""
+    """The seeds that were run: "seed 0", "seeds 0 to 4", "seeds 0, 2"; and whether some runs have fewer."""
     by_run: dict[tuple[str, str], list[int]] = {}
     for run in results:
-        by_run.setdefault((run["config"]["rule"], run["config"]["attack"]), []).append(run["config"]["seed"])
+        by_run.setdefault((run.config.rule, run.config.attack), []).append(run.config.seed)
     seeds = sorted({seed for some in by_run.values() for seed in some})
     if len(seeds) == 1:
         return f"seed {seeds[0]}"
@@ -124,7 +124,7 @@ def seeds_of(results: Results) -> str:
 
 
 def legend(fig: Any, rules: list[str]) -> None:
-    """The rules of all panels, below these, in as many columns as there is room for."""
+    """Draws the legend of all panels below them, in as many columns as there is room for."""
     found = (zip(*ax.get_legend_handles_labels(), strict=True) for ax in fig.axes)
     drawn = {label: line for pairs in found for line, label in pairs}
     labels = [label for label in map(label_of, rules) if label in drawn]
@@ -137,7 +137,7 @@ def legend(fig: Any, rules: list[str]) -> None:
 
 
 def save(fig: Any, path: Path) -> None:
-    """For the screen and, with vectors, for print."""
+    """Writes the figure as PNG for the screen and as PDF for print."""
     for kind in ("png", "pdf"):
         buffer = io.BytesIO()
         undated = {"CreationDate": None} if kind == "pdf" else {}
@@ -145,23 +145,18 @@ def save(fig: Any, path: Path) -> None:
         write(path.with_suffix(f".{kind}"), buffer.getvalue())
 
 
-def evaluated(run: dict[str, Any]) -> list[int]:
-    """After which epochs; an older file has all."""
-    return run.get("evaluated") or list(range(1, 1 + len(run["history"]["worst_own"])))
-
-
 def epochs(results: Results) -> list[int]:
-    """After which any of the runs was evaluated."""
-    return sorted(set().union(*map(evaluated, results)))
+    """The epochs after which any of the runs was evaluated."""
+    return sorted(set().union(*(run.evaluated for run in results)))
 
 
 def shared(results: Results) -> list[int]:
-    """After which all of the runs were evaluated: versions of the code may differ in that."""
-    return sorted(set(epochs(results)).intersection(*map(evaluated, results)))
+    """The epochs after which all of the runs were evaluated: versions of the code may differ in that."""
+    return sorted(set(epochs(results)).intersection(*(run.evaluated for run in results)))
 
 
 def panel(ax: Any, results: Results, attack: str, what: str = "worst_own") -> None:
-    """One number under one attack."""
+    """Draws one number under one attack."""
     rules = [r for r in rules_of(results) if curves(results, r, attack, what).size]
     (lines if len(epochs(results)) > 1 else dots)(ax, results, rules, attack, what)
     ax.set_title(ATTACKS[attack].label)
@@ -169,14 +164,14 @@ def panel(ax: Any, results: Results, attack: str, what: str = "worst_own") -> No
 
 
 def curves(results: Results, rule: str, attack: str, what: str) -> np.ndarray:
-    """(seeds, epochs); a number that was lost is NaN."""
-    runs = [run for run in select(results, rule, attack) if what in run["history"]]
-    at = [dict(zip(evaluated(run), run["history"][what], strict=True)) for run in runs]
+    """A number by seed and epoch, (seeds, epochs); NaN where it was lost."""
+    runs = [run for run in select(results, rule, attack) if what in run.history]
+    at = [dict(zip(run.evaluated, run.history[what], strict=True)) for run in runs]
     return np.array([[run[epoch] for epoch in shared(runs)] for run in at], dtype=float)
 
 
 def lines(ax: Any, results: Results, rules: list[str], attack: str, what: str) -> None:
-    """A line per rule; markers at different epochs, so that curves that coincide are told apart."""
+    """Draws a line per rule, with markers at different epochs, so that curves that coincide are told apart."""
     from matplotlib.ticker import MaxNLocator
 
     for i, rule in reversed(list(enumerate(rules))):  # the paper's rule on top
@@ -202,7 +197,7 @@ def lines(ax: Any, results: Results, rules: list[str], attack: str, what: str) -
 
 
 def dots(ax: Any, results: Results, rules: list[str], attack: str, what: str) -> None:
-    """A dot per rule, with its interval."""
+    """Draws a dot per rule, with its interval."""
     for y, rule in enumerate(reversed(rules)):
         values, style = curves(results, rule, attack, what)[:, -1], style_of(rule)
         mean, half = values.mean(), None
@@ -218,7 +213,7 @@ def dots(ax: Any, results: Results, rules: list[str], attack: str, what: str) ->
 
 
 def is_share(what: str) -> bool:
-    """Whether it lies between 0 and 1."""
+    """Whether a measure lies between 0 and 1."""
     return what not in ("highest_loss", "passing")
 
 
@@ -228,8 +223,78 @@ def band(mean: Any, half: Any, what: str) -> tuple[Any, Any]:
 
 
 def label_of(rule: str) -> str:
-    return (RULES | SYSTEMS)[rule].label
+    """The name of a rule in a figure."""
+    return methods.find(rule).entry.label
 
 
 def marker_of(rule: str) -> str:
+    """The marker of a rule in a figure."""
     return MARKERS[place_of(rule) % len(MARKERS)]
+
+
+# --- Trust, and single workers -------------------------------------------------------------------------------
+
+
+def trust(results: Results, rule: str, title: str, path: Path) -> None:
+    """Draws the weights c(l, k) of the first seed after a few epochs, a row of panels per attack.
+
+    A row of a panel is a receiver. Attackers' columns are marked above, their rows are white: they do not
+    aggregate. A bright diagonal says that each worker keeps its own model.
+    """
+    import matplotlib
+    from matplotlib.figure import Figure
+    from matplotlib.layout_engine import ConstrainedLayoutEngine
+
+    attacks = names_run([run for run in results if run.config.rule == rule], "attack", ATTACKS)
+    runs = [select(results, rule, attack)[0] for attack in attacks]
+    at = list(runs[0].weights_at)
+    with matplotlib.rc_context(TEXT):
+        size = (max(3, len(at)) * 0.7 * PANEL + 0.9, len(runs) * 0.75 * PANEL + 0.5)
+        above = ConstrainedLayoutEngine(h_pad=0.08)  # inches, for the marks above the panels
+        fig = Figure(figsize=size, layout=above)
+        axes = fig.subplots(len(runs), len(at), squeeze=False)
+        for row, run, attack in zip(axes, runs, attacks, strict=True):
+            for ax, epoch in zip(row, at, strict=True):
+                image = matrix(ax, np.array(run.weights_at[epoch]), run.attackers)
+            row[0].set_ylabel(ATTACKS[attack].label.replace(" attack", "\nattack"))
+        for ax, epoch in zip(axes[-1], at, strict=True):
+            ax.set_xlabel(f"epoch {epoch}")
+        fig.colorbar(image, ax=list(axes.flat), shrink=0.8, label="weight")
+        about = f"{headed(results, title)}: who trusts whom, {label_of(rule)}"
+        how = "rows receive, columns send; a triangle marks attackers"
+        fig.suptitle(f"{about}\n{setting_of(runs)}; {how}", fontsize=8, wrap=True)
+        save(fig, path)
+
+
+def matrix(ax: Any, C: np.ndarray, attackers: list[int]) -> Any:
+    """Draws the weights (N, N) as an image, the attackers' columns marked, and returns it."""
+    rows = np.isin(np.arange(len(C)), attackers)[:, None]
+    image = ax.imshow(np.where(rows, np.nan, C), vmin=0, vmax=1, cmap="viridis")
+    look = {"color": "#D55E00", "markersize": 3, "clip_on": False, "in_layout": False}
+    ax.plot(attackers, np.full(len(attackers), 1.06), "v", transform=ax.get_xaxis_transform(), **look)
+    ax.set_xticks([])
+    ax.set_yticks([])
+    return image
+
+
+def workers(results: Results, title: str, path: Path) -> None:
+    """Draws every normal worker's last accuracy, own split: a panel per attack, a row per rule."""
+    import matplotlib
+    from matplotlib.figure import Figure
+
+    attacks, rules = names_run(results, "attack", ATTACKS), rules_of(results)
+    with matplotlib.rc_context(TEXT):
+        fig = Figure(figsize=(max(2.4, len(attacks)) * PANEL, 0.2 * len(rules) + 1.1), layout="constrained")
+        axes = fig.subplots(1, len(attacks), squeeze=False, sharey=True)[0]
+        for ax, attack in zip(axes, attacks, strict=True):
+            for y, rule in enumerate(reversed(rules)):
+                values = [a for run in select(results, rule, attack) for a in run.accuracy["own"]]
+                look = {"color": style_of(rule).color, "marker": marker_of(rule), "markersize": 2.5}
+                ax.plot(values, np.full(len(values), y), linestyle="", alpha=0.5, **look)
+            ax.set_title(ATTACKS[attack].label)
+            ax.set_xlim(-0.03, 1.03)
+            ax.grid(alpha=0.3, linewidth=0.5)
+        axes[0].set_yticks(range(len(rules)), [label_of(rule) for rule in reversed(rules)])
+        about = f"{setting_of(results)}; every normal worker's test accuracy, own split"
+        fig.suptitle(f"{headed(results, title)}\n{about}", fontsize=8)
+        save(fig, path)

@@ -1,8 +1,9 @@
 """What a run's numbers depend on, in a few digits.
 
-A fingerprint changes with the configuration, the data and the code that computes the numbers, a user's own
-functions included; comments, docstrings and the files that only ask for runs or show them do not change it.
-What is in `related` changes only the fingerprints of its systems, never those of the paper's rules.
+A fingerprint changes with the configuration, the data, the entries of the tables that the run uses, a user's
+own functions included, and the code: `run.py` and the modules that the run's method names, with all that these
+import. Comments and docstrings do not count, and neither does code that only asks for runs or shows them, as
+nothing that computes a run imports it.
 """
 
 import ast
@@ -11,53 +12,118 @@ import hashlib
 import inspect
 import json
 import marshal
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 import data_loaders
 import refimpl
-from refimpl.aggregate import RULES
-from refimpl.experiments.tables import entries, ours
-from refimpl.experiments.tasks import Config
+from refimpl.experiments.config import Config
+from refimpl.experiments.registry import entries, ours
+from refimpl.experiments.tasks import method_of
 
-SHOWING = "cli cluster compare endings figures files options paper pictures progress report runs summary"
-FRONT_END = ("vectors.py", "audit/", *(f"experiments/{name}.py" for name in SHOWING.split()))
+FOLDERS = {package.__name__: Path(str(package.__file__)).parent for package in (refimpl, data_loaders)}
+RUN = "refimpl.experiments.run"
+SWITCH = "refimpl.methods"
+"""It imports every engine. It counts, but is not followed: of all engines, that of the run's method does."""
 
 
 def fingerprint(config: Config, data: str) -> str:
     """Eight hexadecimal digits for the file's name; `data` is the digest of the data."""
     used = [described(entry) for entry in entries(config)]
-    return sha256([asdict(replace(config, device=0)), data, code_of_rule(config.rule), used])[:8]
+    return sha256([asdict(replace(config, device=0)), data, code_of(config), used])[:8]
 
 
 def sha256(facts: Any) -> str:
-    """Of anything that JSON can hold."""
+    """The checksum of anything that JSON can hold."""
     return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
 
 
-def seal(result: dict[str, Any]) -> str:
-    """The checksum of all that a repetition of the run would give again."""
-    return sha256({key: value for key, value in result.items() if key not in ("seconds", "sha256")})
+# --- Code of the package ------------------------------------------------------------------------------------
 
 
-def code_of_rule(name: str) -> str:
-    """The digest of the code that computes runs of a rule, or of a system."""
-    return code_digest() if name in RULES else code_digest(related=True)
+def code_of(config: Config) -> str:
+    """The digest of the package's code that computes the run: sixteen hexadecimal digits."""
+    return code_digest(roots_of(config))
+
+
+def roots_of(config: Config) -> tuple[str, ...]:
+    """The modules that compute the run, all others being imported by them.
+
+    Entries may use functions of the package that no engine imports. What a task loads its data by counts by the
+    digest of the data.
+    """
+    functions = [inner(field) for entry in entries(config) for field in flat(entry) if callable(field)]
+    own = {function.__module__ for function in functions if ours(function)}
+    elsewhere = sorted(name for name in own if not name.startswith("refimpl.experiments."))
+    return (RUN, *method_of(config).modules, *elsewhere)
+
+
+def flat(value: Any) -> Iterator[Any]:
+    """All that is in a tuple, and in tuples in it."""
+    if isinstance(value, tuple):
+        for field in value:
+            yield from flat(field)
+    else:
+        yield value
+
+
+def inner(function: Any) -> Any:
+    """The function that others are made of by binding arguments."""
+    return inner(function.func) if isinstance(function, functools.partial) else function
 
 
 @functools.cache
-def code_digest(related: bool = False) -> str:
-    """Of all of refimpl and data_loaders but what FRONT_END names, and of `refimpl/related` only if asked."""
-    digest = hashlib.sha256()
-    for package in (refimpl, data_loaders):
-        folder = Path(str(package.__file__)).parent
-        for path in sorted(folder.rglob("*.py")):
-            name = path.relative_to(folder).as_posix()
-            if not name.startswith(FRONT_END) and (related or not name.startswith("related/")):
-                digest.update(bare(path.read_text()).encode())
-    return digest.hexdigest()[:16]
+def code_digest(roots: tuple[str, ...]) -> str:
+    """The digest of the modules of these names and of all that they reach."""
+    sources = reached(roots)
+    return sha256({name: bare(source) for name, source in sources.items()})[:16]
+
+
+def reached(roots: Iterable[str]) -> dict[str, str]:
+    """The sources of the modules that importing these ones imports, by name, with their own.
+
+    Modules of the package only. An import counts wherever it stands in a file. Of a package, `__init__` counts
+    where something is imported from it, and not where one of its modules is.
+    """
+    found: dict[str, str] = {}
+    todo = list(roots)
+    while todo:
+        name = todo.pop()
+        if name not in found and (path := file_of(name)):
+            found[name] = path.read_text(encoding="utf-8")
+            todo += [] if name == SWITCH else imported(found[name])
+    return found
+
+
+def imported(source: str) -> Iterator[str]:
+    """The names of the modules that a file imports; `from a import b` means a.b if there is such a file."""
+    for module, name in import_statements(source):
+        inside = f"{module}.{name}"
+        yield inside if name and file_of(inside) else module
+
+
+@functools.cache
+def import_statements(source: str) -> list[tuple[str, str]]:
+    """The pairs (a, b) of `from a import b`, and (a, "") of `import a`, wherever they stand."""
+    found = []
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            found += [(alias.name, "") for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            found += [(str(node.module), alias.name) for alias in node.names]
+    return found
+
+
+def file_of(module: str) -> Path | None:
+    """The file of a module of the package; None if there is none."""
+    package, *names = module.split(".")
+    if package not in FOLDERS:
+        return None
+    place = FOLDERS[package].joinpath(*names)
+    files = (place / "__init__.py", place.with_name(f"{place.name}.py"))
+    return next((path for path in files if path.is_file()), None)
 
 
 class Strip(ast.NodeTransformer):
@@ -67,23 +133,29 @@ class Strip(ast.NodeTransformer):
         return None if isinstance(node.value, ast.Constant) and isinstance(node.value.value, str) else node
 
 
+@functools.cache
 def bare(source: str) -> str:
     """The source without comments and docstrings, in one form however it is laid out."""
     return ast.unparse(Strip().visit(ast.parse(source)))
 
 
-def described(entry: Any) -> list[str]:
-    """An entry of a table: its plain fields, and the code of its functions."""
-    return [code_of(field) if callable(field) else repr(field) for field in entry]
+# --- Entries of the tables ----------------------------------------------------------------------------------
 
 
-def code_of(function: Callable) -> str:
+def described(value: Any) -> Any:
+    """An entry of a table, or what is in it: plain values as they are, functions by their code."""
+    if isinstance(value, tuple):
+        return [described(field) for field in value]
+    return function_code(value) if callable(value) else repr(value)
+
+
+def function_code(function: Callable) -> str:
     """The whole script that a user's function comes from; of one of the package's own, its name.
 
-    The code of the latter is in `code_digest`. Modules that the script imports are not looked at.
+    The code of the latter is in `code_of`. Modules that the script imports are not looked at.
     """
     if isinstance(function, functools.partial):
-        return f"{code_of(function.func)} {function.args} {function.keywords}"
+        return f"{function_code(function.func)} {function.args} {function.keywords}"
     code = getattr(function, "__code__", None)
     if ours(function):
         return f"{function.__module__}.{function.__qualname__} {code and code.co_names}"

@@ -8,13 +8,13 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NoReturn
 
-from data_loaders.download import one_line
 from data_loaders.partition import PARTITIONS
+from refimpl import methods
 from refimpl.aggregate import RULES
 from refimpl.attacks import ATTACKS
-from refimpl.experiments.endings import reason
-from refimpl.experiments.files import make_folder
-from refimpl.experiments.paper import FIGURES, presets
+from refimpl.experiments.atomic import make_folder
+from refimpl.experiments.presets import FIGURES, presets
+from refimpl.experiments.process import reason
 from refimpl.experiments.tasks import DTYPES, FEATURES, TASKS
 from refimpl.graphs import GRAPHS
 from refimpl.optim import OPTIMIZERS
@@ -36,9 +36,11 @@ LISTED: dict[str, dict[str, Any]] = {
 
 
 class Parser(argparse.ArgumentParser):
+    """A parser whose errors are one line."""
+
     def error(self, message: str) -> NoReturn:
-        """One line, status 2."""
-        self.exit(2, f"{self.prog}: {one_line(message)}\n")
+        """Ends with one line and status 2."""
+        self.exit(2, f"{self.prog}: {' '.join(message.split())}\n")
 
     def need_folder(self, path: Path, option: str = "--out") -> None:
         """Makes the folder for what will be computed, or ends now if nothing could be written to it."""
@@ -57,7 +59,7 @@ class HelpFormatter(argparse.HelpFormatter):
     def _get_help_string(self, action: argparse.Action) -> str | None:
         """Adds the default where there is one worth showing."""
         default = action.default
-        if default in (None, False, "") or default is argparse.SUPPRESS:
+        if default in (None, False, "", []) or default is argparse.SUPPRESS:
             return action.help
         if isinstance(default, list):
             whole = {"all": list(action.choices or ()), "all rules": list(RULES)}
@@ -102,12 +104,14 @@ def listing(title: str, table: dict[str, Any]) -> str:
 # --- What an option takes -----------------------------------------------------------------------------------
 
 
-def shown(text: str) -> str:
-    """What was typed, as far as it fits in a line."""
+def format_typed(text: str) -> str:
+    """The text that was typed, as far as it fits in a line."""
     return (text if len(text) <= 40 else f"{text[:40]}...").strip() or "nothing"
 
 
 def whole_number(least: int, most: int = 10**9) -> Any:
+    """A parser of whole numbers from `least` to `most`."""
+
     def parse(text: str) -> int:
         try:
             value = int(text)
@@ -115,14 +119,14 @@ def whole_number(least: int, most: int = 10**9) -> Any:
             value = least - 1
         if not least <= value <= most:
             needs = f"up to {most}" if value > most else f"{least} or more"
-            raise argparse.ArgumentTypeError(f"needs a whole number, {needs}, got {shown(text)}")
+            raise argparse.ArgumentTypeError(f"needs a whole number, {needs}, got {format_typed(text)}")
         return value
 
     return parse
 
 
 def number(needs: str, low: float, high: float = math.inf, or_low: bool = False) -> Any:
-    """Finite, above `low`, or equal to it if `or_low`, and at most `high`; `needs` says so in words."""
+    """A parser of finite numbers above `low`, or equal to it if `or_low`, up to `high`: in words, `needs`."""
 
     def parse(text: str) -> float:
         try:
@@ -130,13 +134,14 @@ def number(needs: str, low: float, high: float = math.inf, or_low: bool = False)
         except ValueError:
             value = math.nan
         if not (low < value <= high or (or_low and value == low)) or math.isinf(value):
-            raise argparse.ArgumentTypeError(f"needs a number {needs}, got {shown(text)}")
+            raise argparse.ArgumentTypeError(f"needs a number {needs}, got {format_typed(text)}")
         return value
 
     return parse
 
 
 def folder(text: str) -> Path:
+    """The folder of that name, which need not be there."""
     if not text or not text.isprintable():
         raise argparse.ArgumentTypeError(f"needs the name of a folder, got {text!r}")
     return Path(text)
@@ -151,7 +156,7 @@ In brackets: the default. --list says what the names mean. Examples:
 
 
 def parser(task: str) -> Parser:
-    """The options, with the task's own defaults."""
+    """A parser of all options, with the task's own defaults."""
     preset, script = TASKS[task], Path(sys.argv[0]).name
     epilogue = "\n".join(filter(None, (EPILOGUE.format(script=f"python {script}"), preset.note)))
     p = Parser(
@@ -173,28 +178,32 @@ def parser(task: str) -> Parser:
 def parse(task: str, argv: list[str] | None) -> tuple[Parser, argparse.Namespace]:
     """The parser and what was typed, on top of what --figure and the like stand for."""
     p = parser(task)
-    first = p.parse_args(argv)
-    if getattr(first, "dataset", task) != task:
-        return parse(first.dataset, argv)
+    defaults = vars(p.parse_args([]))
+    typed = vars(p.parse_args(argv, argparse.Namespace(**dict.fromkeys(defaults))))  # None: it was not
+    typed = {name: value for name, value in typed.items() if value is not None}
+    if (other := typed.get("dataset", task)) != task:
+        return parse(other, argv)  # which may have other options
+    first = argparse.Namespace(**defaults | typed)
     if first.protocol == "released" and first.released:
         p.error("--protocol released has all differences, and --released names some: needs one of the two")
-    p.set_defaults(task=task, **presets(task, first))
-    return p, p.parse_args(argv)
+    return p, argparse.Namespace(**defaults | presets(task, first) | typed, task=task)
 
 
 def choice(group: Any, option: str, names: Iterable[str], help: str, **more: Any) -> None:
-    """An option that takes one of some names, which its help need not list."""
+    """Adds an option that takes one of some names, which its help need not list."""
     group.add_argument(option, choices=list(names), metavar="NAME", help=help, **more)
 
 
 def what_to_run(group: Any, task: str) -> None:
+    """Adds the options that choose the runs."""
     add = group.add_argument
     if datasets := TASKS[task].datasets:
         choice(group, "--dataset", datasets, " or ".join(datasets) + ", which needs no download", default=task)
-    for option, table, more in (("--rules", RULES, SYSTEMS), ("--attacks", ATTACKS, {})):
-        default = [name for name, entry in table.items() if getattr(entry, "by_default", True)]
-        help = "one or more, systems of other papers too" if more else "one or more"
-        add(option, nargs="+", choices=[*table, *more], default=default, metavar="NAME", help=help)
+    some: dict[str, Any] = {"nargs": "+", "metavar": "NAME"}
+    help = "one or more, systems of other papers too"
+    add("--rules", choices=methods.names(), default=list(RULES), help=help, **some)
+    usual = [name for name, attack in ATTACKS.items() if attack.by_default]
+    add("--attacks", choices=list(ATTACKS), default=usual, help="one or more", **some)
     if figures := FIGURES.get(task):
         every = f"of the paper, with all that it needs: {', '.join(figures)}"
         choice(group, "--figure", figures, every)
@@ -205,6 +214,7 @@ def what_to_run(group: Any, task: str) -> None:
 
 
 def network(group: Any) -> None:
+    """Adds the options of the workers and their graph."""
     add = group.add_argument
     add("--workers", type=whole_number(2), metavar="N", help="how many workers")
     add(
@@ -221,6 +231,7 @@ def network(group: Any) -> None:
 
 
 def learning(group: Any) -> None:
+    """Adds the options of the local steps and of the protocol."""
     add = group.add_argument
     choice(group, "--risk", ("local", "batch"), "score models on all local data or on the batch")
     choice(group, "--optimizer", OPTIMIZERS, "of the local step: " + " or ".join(OPTIMIZERS))
@@ -237,6 +248,7 @@ def learning(group: Any) -> None:
 
 
 def machine(group: Any) -> None:
+    """Adds the options of what computes the runs."""
     add = group.add_argument
     add("--plain", action="store_true", help="run algorithm.py itself: the same numbers, slowly")
     add("--gpu", action="store_true", help="compute on an NVIDIA GPU with CuPy")
@@ -252,10 +264,11 @@ def machine(group: Any) -> None:
 
 
 def output(group: Any, task: str) -> None:
+    """Adds the options of what is read, written and shown."""
     add = group.add_argument
     add("--out", type=folder, metavar="FOLDER", default=Path("results") / task, help="for the results")
     text_of = lambda text: str(folder(text))
     add("--data-dir", type=text_of, metavar="FOLDER", help="with the data (as shipped, or fetched once)")
-    add("--dry-run", action="store_true", help="print the runs and how long they would take")
+    add("--dry-run", action="store_true", help="print the runs, and how much work they are")
     add("--list", action=List, nargs=0, help="what each rule, attack, graph, ... is")
     add("-h", "--help", action="help", help="this text")

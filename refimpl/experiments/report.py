@@ -3,24 +3,17 @@
 import sys
 from pathlib import Path
 
-from refimpl.experiments import figures, pictures, runs
-from refimpl.experiments.endings import ended, reason, say
-from refimpl.experiments.files import make_folder
+from refimpl.experiments import figures, results
+from refimpl.experiments.atomic import make_folder
 from refimpl.experiments.options import HelpFormatter, Parser
-from refimpl.experiments.paper import ACCURACY, LOSS
-from refimpl.experiments.summary import (
-    Results,
-    csv_text,
-    latex_table,
-    markdown_table,
-    rows,
-    rules_of,
-    text_table,
-)
+from refimpl.experiments.presets import ACCURACY, LOSS
+from refimpl.experiments.process import ended, reason, say
+from refimpl.experiments.results import Results, csv_text
+from refimpl.experiments.tables import latex_table, markdown_table, rows, rules_of, text_table
 from refimpl.experiments.tasks import TASKS
 
-TABLES = {"text": text_table, "markdown": markdown_table, "latex": latex_table}  # of accuracy or of loss
-FORMATS = [*TABLES, "csv", "runs"]
+TABLE_FORMATS = {"text": text_table, "markdown": markdown_table, "latex": latex_table}  # of accuracy or of loss
+FORMATS = [*TABLE_FORMATS, "csv", "runs"]
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -36,26 +29,26 @@ def main(argv: list[str] | None = None) -> int:
     p.add_argument("--pictures", type=Path, metavar="FOLDER", help="for the pictures (the folder of the runs)")
     args = p.parse_args(argv)
     try:
-        results = runs.read(args.paths[0]) if len(args.paths) == 1 else runs.add_up(args.paths)
+        found = results.read(args.paths[0]) if len(args.paths) == 1 else results.read_all(args.paths)
     except (OSError, ValueError) as error:
         p.error(str(error))
     if args.format == "runs":
-        print(runs.as_csv(results), end="")
+        print(results.as_csv(found), end="")
         return 0
     if args.pictures:
         p.need_folder(args.pictures, "--pictures")
-    groups = runs.groups(results)
+    groups = results.groups(found)
     if args.format == "csv":
-        print(csv_text([runs.apart(some, results) | row for some in groups for row in rows(some)]), end="")
+        print(csv_text([results.differing(some, found) | row for some in groups for row in rows(some)]), end="")
     else:
-        comment, table = "% " if args.format == "latex" else "", TABLES[args.format]
+        comment, table = "% " if args.format == "latex" else "", TABLE_FORMATS[args.format]
         for some in groups:
-            about = f"{comment}{runs.described(some, results)}"
+            about = f"{comment}{results.describe_group(some, found)}"
             print(about, table(some, LOSS if args.loss else ACCURACY), sep="\n\n", end="\n\n")
     if folder := args.pictures or own_folder(args.paths):
         try:
             for number, some in enumerate(groups, start=1):
-                draw(some, title_of(some, results), folder, f"_{number}" if number > 1 else "")
+                draw(some, title_of(some, found), folder, f"_{number}" if number > 1 else "")
         except ImportError as error:
             say(f"no pictures: matplotlib does not import ({error}): pip install '.[examples]'")
     return 0
@@ -73,26 +66,28 @@ def own_folder(paths: list[Path]) -> Path | None:
     return paths[0]
 
 
-def title_of(results: Results, among: Results) -> str:
-    """The task, and what tells the group from others but for what a caption has anyway."""
-    told = {"task", "workers", "attackers", "released"}
-    more = [f"{name} {value}" for name, value in runs.apart(results, among).items() if name not in told]
-    return ", ".join([TASKS[results[0]["config"]["task"]].title, *more])
+def title_of(group: Results, among: Results) -> str:
+    """The title of a group: the task, and what tells it from others but for what a caption has anyway."""
+    in_caption = {"task", "workers", "attackers", "released"}
+    more = [
+        f"{name} {value}" for name, value in results.differing(group, among).items() if name not in in_caption
+    ]
+    return ", ".join([TASKS[group[0].config.task].title, *more])
 
 
-def draw(results: Results, title: str, folder: Path, suffix: str) -> None:
-    """Every picture that the runs have the numbers for."""
+def draw(group: Results, title: str, folder: Path, suffix: str) -> None:
+    """Draws every picture that the runs have the numbers for."""
     for name, what in (("accuracy", "worst_own"), ("loss", "highest_loss"), ("whole", "worst_whole")):
-        figures.figure(results, title, folder / f"{name}{suffix}.png", (what,))
-    weighing = [run for run in results if "passing" in run["history"]]
+        figures.figure(group, title, folder / f"{name}{suffix}.png", (what,))
+    weighing = [run for run in group if "passing" in run.history]
     for what in ("attacker_weight", "passing"):
         if weighing:
             figures.figure(weighing, title, folder / f"{what}{suffix}.png", (what,))
-    if all("accuracy" in run for run in results):
-        pictures.workers(results, title, folder / f"workers{suffix}.png")
+    if all(run.accuracy for run in group):
+        figures.workers(group, title, folder / f"workers{suffix}.png")
     for rule in rules_of(weighing):
-        if all("weights_at" in run for run in weighing):
-            pictures.trust(weighing, rule, title, folder / f"trust_{rule}{suffix}.png")
+        if all(run.weights_at for run in weighing):
+            figures.trust(weighing, rule, title, folder / f"trust_{rule}{suffix}.png")
 
 
 if __name__ == "__main__":

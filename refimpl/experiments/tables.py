@@ -1,69 +1,225 @@
-"""The tables that a configuration chooses from, and how worker processes come by a user's own entries.
+"""Tables of the results of a grid; over several seeds with intervals."""
 
-A worker process imports refimpl afresh and knows what the package ships. A user's script has run only in the
-main process, which therefore sends along what it has added.
-"""
+import math
+import textwrap
+from collections.abc import Iterable
+from typing import NamedTuple
 
-from collections.abc import Callable
-from typing import Any
+import numpy as np
 
-from data_loaders.partition import PARTITIONS
-from refimpl.aggregate import RULES
+from refimpl import methods
 from refimpl.attacks import ATTACKS
-from refimpl.experiments.tasks import FEATURES, TASKS, Config
-from refimpl.graphs import GRAPHS
-from refimpl.optim import OPTIMIZERS
-from refimpl.related import SYSTEMS
-from refimpl.related.schedules import SCHEDULES
+from refimpl.experiments.results import Results, Row, csv_text
+from refimpl.experiments.statistics import interval, not_worse
 
-PACKAGES = ("refimpl", "data_loaders")
-TABLES: dict[str, dict[str, Any]] = {
-    "rule": RULES,
-    "system": SYSTEMS,
-    "attack": ATTACKS,
-    "graph": GRAPHS,
-    "graph_schedule": SCHEDULES,
-    "partition": PARTITIONS,
-    "features": FEATURES,
-    "optimizer": OPTIMIZERS,
-    "task": TASKS,
+MEASURES = ("worst_own", "mean_own", "worst_whole", "mean_whole", "highest_loss", "mean_loss")
+WIDTH = 80  # columns of a terminal
+
+
+def rows(results: Results) -> list[Row]:
+    """One row per rule and attack, averaged over the seeds, in the order of the options.
+
+    With half of the 95 % interval, and whether the rule is among those that can't be told from the best.
+    """
+    table = []
+    attacks = names_run(results, "attack", ATTACKS)
+    level = {(attack, m): level_with_best(results, attack, m) for attack in attacks for m in MEASURES}
+    for rule in rules_of(results):
+        for attack in attacks:
+            if runs := select(results, rule, attack):
+                at_end = {m: [run.last(m) for run in runs] for m in MEASURES}
+                row = {"rule": rule, "attack": attack, "seeds": len(runs)}
+                row |= {m: float(np.mean(values)) for m, values in at_end.items()}
+                with np.errstate(invalid="ignore"):  # of an infinite loss: NaN
+                    row |= {f"{m}_interval": interval(values) for m, values in at_end.items()}
+                row |= {f"{m}_level": rule in level[attack, m] for m in MEASURES}
+                lost = [run.history.get("not_finite", [0])[-1] or 0 for run in runs]
+                row |= {"not_finite": int(max(lost)), "seeds_lost": sum(map(bool, lost))}
+                table.append(row | {"bytes_per_round": float(np.mean([run.bytes_per_round for run in runs]))})
+    return table
+
+
+def rules_of(results: Results) -> list[str]:
+    """The rules that were run, the paper's first, then systems."""
+    return names_run(results, "rule", methods.names())
+
+
+def sent(results: Results) -> str:
+    """A sentence on how much a worker sends in a round, by rule; what most rules send comes first."""
+    groups: dict[str, list[str]] = {}
+    for rule in rules_of(results):
+        groups.setdefault(f"{kilobytes(results, rule)} kB", []).append(rule)
+    usual, *others = sorted(groups, key=lambda amount: -len(groups[amount]))
+    text = "".join(f"; {amount} with {', '.join(groups[amount])}" for amount in others)
+    return textwrap.fill(f"A worker sends {usual} to all its neighbours together in a round{text}.", WIDTH)
+
+
+def kilobytes(results: Results, rule: str) -> str:
+    """How many kB a worker sends in a round to all its neighbours together, in the mean of the rule's runs."""
+    kB = np.mean([run.bytes_per_round for run in results if run.config.rule == rule]) / 1000
+    return f"{kB:.3g}" if kB < 1000 else f"{kB:.0f}"
+
+
+def level_with_best(results: Results, attack: str, measure: str) -> set[str]:
+    """The rules that can't be told from the best one under this attack: highest accuracy, lowest loss."""
+    values: dict[str, dict[int, float]] = {}
+    for run in results:
+        if run.config.attack == attack:
+            by_seed = values.setdefault(run.config.rule, {})
+            by_seed[run.config.seed] = run.last(measure) * (-1 if "loss" in measure else 1)
+    finite = {rule: found for rule, found in values.items() if all(map(math.isfinite, found.values()))}
+    return not_worse(finite) if finite else set()
+
+
+def names_run(results: Results, key: str, names: Iterable[str]) -> list[str]:
+    """The names that were run, in the order given; `key` is a field of `Config`."""
+    found = {getattr(run.config, key) for run in results}
+    return [name for name in names if name in found]
+
+
+def select(results: Results, rule: str, attack: str) -> Results:
+    """The runs of a rule and an attack, one per seed."""
+    return [run for run in results if (run.config.rule, run.config.attack) == (rule, attack)]
+
+
+# --- As text ------------------------------------------------------------------------------------------------
+
+
+class Quantity(NamedTuple):
+    """An entry of QUANTITIES: what a table is about."""
+
+    about: str
+    what: str  # heads the names of the lines
+    lines: dict[str, tuple[str, str]]  # of each rule, by name: the measures of the worst number and of the mean
+    notes: dict[str, str]  # by the mark that they explain
+
+
+LEVEL = "= can't be told from the best of its column (paired t-test, Holm, 5 %)"
+LOST = "* some normal workers' parameters are NaN or infinite"
+QUANTITIES = {
+    "worst_own": Quantity(
+        "Test accuracy of the normal workers, each on its own test split or on the whole.",
+        "test",
+        {"own": ("worst_own", "mean_own"), "whole": ("worst_whole", "mean_whole")},
+        {
+            "±": "± half of the 95 % interval over the seeds (Student's t; may pass 0 or 1)",
+            "=": LEVEL,
+            "*": f"{LOST}; their accuracy counts as 0",
+        },
+    ),
+    "highest_loss": Quantity(
+        "Training loss of the normal workers on their own data; the worst is the highest.",
+        "loss",
+        {"own": ("highest_loss", "mean_loss")},
+        {"±": "± half of the 95 % interval over the seeds (Student's t)", "=": LEVEL, "*": LOST},
+    ),
 }
-"""By the field of `Config` that names an entry; a rule that is not in RULES is a system's name.
-
-An entry is a named tuple.
-"""
+"""By the measure that a figure of it shows."""
 
 
-def entries(config: Config) -> list[Any]:
-    """The entries that a run uses; a graph given by its edges has none."""
-    names = {field: getattr(config, field) for field in TABLES if field != "system"}
-    if config.rule not in RULES:
-        names["system"] = names.pop("rule")
-    return [TABLES[field][n.partition(":")[0]] for field, n in names.items() if n and isinstance(n, str)]
+def text_table(results: Results, what: str = "worst_own") -> str:
+    """The results as text: a line per rule, a column per attack, as many side by side as fit in WIDTH.
+
+    In each cell "worst mean", or with several seeds the worst and its interval.
+    """
+    header, *lines = cells(results, what)
+    first = max(13, 1 + max(len(line[0]) for line in lines))
+    cell = max(12, *(1 + len(text) for line in [header, *lines] for text in line[2:]))
+    some = max(1, (WIDTH - first - 6) // cell)
+    blocks = [slice(i, i + some) for i in range(2, len(header), some)]
+    text = "\n\n".join(block_of(header, lines, block, head_of(results), first, cell) for block in blocks)
+    return "\n".join([text, *notes(text, what)])
 
 
-def ours(function: Callable) -> bool:
-    """Is it a function of the package?"""
-    return getattr(function, "__module__", "").partition(".")[0] in PACKAGES
+MEAN, INTERVAL = "worst mean", "worst ±   "
 
 
-SHIPPED = {kind: dict(table) for kind, table in TABLES.items()}
-Added = dict[str, dict[str, Any]]  # entries by table and name
+def head_of(results: Results) -> str:
+    """The heading of a cell: worst and mean, or over several seeds the worst and its interval."""
+    pairs = [(run.config.rule, run.config.attack) for run in results]
+    return INTERVAL if len(set(pairs)) < len(pairs) else MEAN
 
 
-def added() -> Added:
-    """The entries that a user has added or changed, or that use a function from outside of the package."""
-    return {
-        kind: {name: entry for name, entry in table.items() if foreign(entry, SHIPPED[kind].get(name))}
-        for kind, table in TABLES.items()
-    }
+def block_of(header: list[str], lines: list[list[str]], block: slice, head: str, first: int, cell: int) -> str:
+    """The lines for some of the attacks; `first` and `cell` are the columns' widths."""
+    attacks = header[block]
+    made = [
+        f"{'':{first + 5}}" + "".join(f"{attack:>{cell}}" for attack in attacks),
+        f"{'rule':{first}}{header[1]:5}" + "".join(f"{head:>{cell}}" for _ in attacks).rstrip(),
+    ]
+    above = ""
+    for line in lines:
+        rule, name = line[:2]
+        numbers = "".join(text.rjust(cell) for text in line[block])
+        made.append(f"{rule if rule != above else '':{first}}{name:6}{numbers}".rstrip())
+        above = rule
+    return "\n".join(made)
 
 
-def foreign(entry: Any, shipped: Any) -> bool:
-    return entry is not shipped or not all(ours(field) for field in entry if callable(field))
+def cell_of(row: Row | None, worst: str, mean: str, head: str) -> str:
+    """A cell: "0.81 0.92 ", over several seeds "0.81±0.05 ", each with a mark for models that were lost.
+
+    Below a head for several seeds, one that was run with a single one is "0.81".
+    """
+    if row is None:
+        return "- "
+    lost = "*" if row["not_finite"] else " "
+    if head == MEAN:
+        return f"{format_number(row[worst])} {format_number(row[mean])}{lost}"
+    marks = ("=" if row[f"{worst}_level"] and row["seeds"] > 1 else "") + lost.strip()
+    half = row[f"{worst}_interval"]
+    return (
+        f"{format_number(row[worst])}{f'±{format_number(half)}' if math.isfinite(half) else ' ' * 5}{marks:<2}"
+    )
 
 
-def install(entries: Added) -> None:
-    """Puts them into the tables of this process."""
-    for kind, found in entries.items():
-        TABLES[kind].update(found)
+def format_number(value: float) -> str:
+    """A number in four characters, or five from 9999.5 on: losses may be large."""
+    digits = next((d for d, below in ((2, 9.995), (1, 99.95), (0, 9999.5)) if value < below), None)
+    return f"{value:.0e}" if digits is None else f"{value:.{digits}f}"
+
+
+# --- For documents ------------------------------------------------------------------------------------------
+
+
+def cells(results: Results, what: str) -> list[list[str]]:
+    """The header, then for every rule its lines, as in QUANTITIES."""
+    found, quantity = {(row["rule"], row["attack"]): row for row in rows(results)}, QUANTITIES[what]
+    attacks, head = names_run(results, "attack", ATTACKS), head_of(results)
+    lines = [["rule", quantity.what, *attacks]]
+    for rule in rules_of(results):
+        for name, (worst, mean) in quantity.lines.items():
+            numbers = (cell_of(found.get((rule, attack)), worst, mean, head) for attack in attacks)
+            lines.append([rule, name, *numbers])
+    return lines
+
+
+def notes(text: str, what: str) -> list[str]:
+    """The notes that explain the marks in a table."""
+    return [note for mark, note in QUANTITIES[what].notes.items() if mark in text]
+
+
+def markdown_table(results: Results, what: str = "worst_own") -> str:
+    """The results as a table in Markdown."""
+    header, *lines = ([text.strip() for text in line] for line in cells(results, what))
+    table = "\n".join(f"| {' | '.join(line)} |" for line in [header, ["---"] * len(header), *lines])
+    return "\n\n".join([table, *notes(table, what)])
+
+
+def latex_table(results: Results, what: str = "worst_own") -> str:
+    """The results as a tabular, for booktabs."""
+    header, *lines = ([text.strip() for text in line] for line in cells(results, what))
+    body = [r"\toprule", tex_line(header), r"\midrule", *map(tex_line, lines), r"\bottomrule"]
+    comments = [f"% {note}" for note in notes("\n".join(body), what)]
+    text = "\n".join([rf"\begin{{tabular}}{{ll{'r' * (len(header) - 2)}}}", *body, r"\end{tabular}", *comments])
+    return text.replace("±", r"$\pm$")
+
+
+def tex_line(line: list[str]) -> str:
+    """A line of a tabular."""
+    return " & ".join(line) + r" \\"
+
+
+def csv_table(results: Results) -> str:
+    """The numbers of the table, unrounded, one row per rule and attack."""
+    return csv_text(rows(results))

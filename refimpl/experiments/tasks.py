@@ -3,7 +3,6 @@
 import functools
 import hashlib
 from collections.abc import Callable
-from dataclasses import dataclass
 from types import ModuleType
 from typing import Any, NamedTuple
 
@@ -11,14 +10,14 @@ import numpy as np
 
 from data_loaders import Dataset, digits, har, mnist, spambase
 from data_loaders.partition import PARTITIONS, Partition, Parts, deal, split
-from refimpl import draws, graphs, models, related, released, train
-from refimpl.aggregate import RULES
+from refimpl import draws, graphs, methods, models
 from refimpl.algorithm import Setting
 from refimpl.arrays import Array
 from refimpl.attacks import ATTACKS
+from refimpl.experiments.config import Config
+from refimpl.methods import Method, Schedule
 from refimpl.train import HeldOut
 
-Edges = tuple[tuple[int, int], ...]
 DTYPES = ("float64", "float32")
 
 
@@ -94,7 +93,7 @@ TASKS = {
             "features": "raw",  # pixels in [0, 1]
             "dtype": "float32",
         },
-        note="The paper's Fig. 2, with its learning rate: --figure 2; --dry-run says how long it takes.",
+        note="The paper's Fig. 2, with its learning rate: --figure 2.",
         datasets=("mnist", "digits"),
         evaluate_every=8,  # takes a third of an epoch
     ),
@@ -105,33 +104,6 @@ TASKS["digits"] = TASKS["mnist"]._replace(  # no download, fewer rows
     defaults=TASKS["mnist"].defaults | {"epochs": 15},
     evaluate_every=1,
 )
-
-
-@dataclass(frozen=True)
-class Config:
-    """A run: everything that its numbers depend on, and the device."""
-
-    task: str  # a name in TASKS; likewise attack, optimizer, partition and features
-    rule: str  # a name in RULES, or in related.SYSTEMS
-    attack: str
-    seed: int
-    workers: int
-    attackers: int
-    epochs: int
-    graph: str | Edges  # a name for `graphs.build`, or the edges
-    risk: str
-    optimizer: str
-    lr: float
-    batch_size: int
-    partition: str
-    features: str
-    dtype: str
-    released: tuple[str, ...] = ()  # names in `released.DIFFERENCES`
-    l2: float = 0.0
-    graph_schedule: str | related.Rounds = ""  # for systems: for `schedules.build`; "": none
-    plain: bool = False  # run the specification itself
-    gpu: bool = False
-    device: int = 0  # which GPU
 
 
 # --- Features -----------------------------------------------------------------------------------------------
@@ -147,7 +119,7 @@ class Scaling(NamedTuple):
 
 
 def standardise(seen: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
-    """To zero mean and unit variance over all training rows; a constant feature stays 0.
+    """A function that scales to zero mean and unit variance over all training rows; a constant feature stays 0.
 
     As if the workers had agreed on these two numbers per feature beforehand.
     """
@@ -169,24 +141,25 @@ FEATURES = {
 def build(config: Config, data_dir: str | None = None, xp: ModuleType = np) -> tuple[Setting, HeldOut, Array]:
     """The setting, the test data and the initial parameters of a run, in arrays of `xp`.
 
-    Raises ValueError if it cannot be run.
+    Raises ValueError if there are none; `run.check` says whether the setting can be trained.
     """
-    c, model = config, released.network(TASKS[config.task].model(), config.released)
+    c, method = config, method_of(config)
+    model = method.network(TASKS[c.task].model())
     count = c.attackers if ATTACKS[c.attack].lies else 0
     if not 0 <= count < c.workers:
         raise ValueError(f"one worker must be normal, got {count} attackers of {c.workers} workers")
     X, y, test = local_data(c, data_dir)
-    if c.batch_size > (rows := np.sum(y >= 0)):
+    if c.batch_size > (rows := sum(map(len, y))):
         raise ValueError(f"there are {rows} rows to train on in all, got a batch of {c.batch_size}")
     setting = Setting(
         model=model,
-        X=xp.asarray(X.astype(c.dtype, copy=False)),
-        y=xp.asarray(y),
+        X=[xp.asarray(own.astype(c.dtype, copy=False)) for own in X],
+        y=[xp.asarray(own) for own in y],
         graph=graphs.build(c.graph, c.workers, draws.stream(c.seed, "graph"))
         if isinstance(c.graph, str)
         else graphs.from_edges(c.workers, c.graph),
         attackers=draws.attackers(c.workers, count, draws.stream(c.seed, "attackers")),
-        rule=c.rule if c.rule in RULES else "local",  # a system goes its own way
+        rule=method.rule,
         attack=c.attack,
         risk=c.risk,
         optimizer=c.optimizer,
@@ -194,36 +167,23 @@ def build(config: Config, data_dir: str | None = None, xp: ModuleType = np) -> t
         l2=c.l2,
         batch_size=c.batch_size,
     )
-    train.check(setting)
-    check_related(c, setting)
     W = draws.initial(model.layout, c.workers, draws.stream(c.seed, "init"))
     held_out = HeldOut(*map(xp.asarray, (test.X.astype(c.dtype, copy=False), test.y, test.own)))
     return setting, held_out, xp.asarray(W.astype(c.dtype))
 
 
-def rounds_of(c: Config, s: Setting) -> int:
-    """How many rounds the run has."""
-    return c.epochs * draws.rounds_per_epoch(train.sizes(s), c.batch_size)
+def method_of(c: Config) -> Method:
+    """What the run's rule means: a rule, a rule as the released code has it, or a system."""
+    return methods.find(c.rule, c.released, c.plain)
 
 
-def schedule_of(c: Config, s: Setting) -> related.Schedule | None:
+def schedule_of(c: Config, s: Setting) -> Schedule | None:
     """The graph of each round; None if it stays the same."""
-    return related.schedules.build(c.graph_schedule, s.graph, c.seed) if c.graph_schedule else None
+    return methods.schedule(c.graph_schedule, s.graph, c.seed)
 
 
-def check_related(c: Config, s: Setting) -> None:
-    """Raises ValueError, naming the worker, if the run is one of a system that cannot work in some round."""
-    schedule = schedule_of(c, s)
-    if c.rule not in RULES:
-        if on := released.in_the_round(c.released):
-            raise ValueError(f"system {c.rule} knows no {', '.join(on)}: needs a rule of the paper")
-        related.check(c.rule, s, schedule, rounds_of(c, s))
-    elif schedule:
-        raise ValueError(f"rule {c.rule} needs a graph that stays the same, got a schedule: see --list")
-
-
-def local_data(c: Config, data_dir: str | None) -> tuple[np.ndarray, np.ndarray, HeldOut]:
-    """The rows of each worker, X (N, n, ...) and y (N, n) as in `Setting`, and what it is tested on."""
+def local_data(c: Config, data_dir: str | None) -> tuple[Parts, Parts, HeldOut]:
+    """The rows of each worker, X and y as in `Setting`, and what it is tested on."""
     task, partition, scaling = TASKS[c.task], PARTITIONS[c.partition], FEATURES[c.features]
     return build_data(task.load, task.test_share, partition, scaling, c.workers, c.seed, data_dir)
 
@@ -237,7 +197,7 @@ def build_data(
     workers: int,
     seed: int,
     data_dir: str | None,
-) -> tuple[np.ndarray, np.ndarray, HeldOut]:
+) -> tuple[Parts, Parts, HeldOut]:
     """Loads the data, deals the rows to the workers, keeps some for testing, scales the features."""
     data, rng = _load(load, data_dir), draws.stream(seed, "partition")
     parts = deal(partition, data, workers, rng)
@@ -249,7 +209,8 @@ def build_data(
         parts, test_parts = split(parts, test_share, rng)
         test = own_rows(data, test_parts)
     scale = scaling.fit(data.X[np.concatenate(parts)])
-    return *padded(scale(data.X), data.y, parts), test._replace(X=scale(test.X))
+    X = scale(data.X)
+    return [X[part] for part in parts], [data.y[part] for part in parts], test._replace(X=scale(test.X))
 
 
 @functools.lru_cache(maxsize=1)
@@ -279,22 +240,12 @@ def _digest(load: Callable[[str | None], Dataset], data_dir: str | None) -> str:
 
 
 def own_rows(data: Dataset, test_parts: Parts) -> HeldOut:
-    """Each worker is tested on the rows split off for it."""
+    """The test data if each worker is tested on the rows split off for it."""
     rows, workers = np.concatenate(test_parts), np.arange(len(test_parts))
     owner = np.repeat(workers, [len(part) for part in test_parts])
     return HeldOut(data.X[rows], data.y[rows], owner == workers[:, None])
 
 
 def own_labels(y_test: np.ndarray, y: np.ndarray, parts: Parts) -> np.ndarray:
-    """Which rows of the data set's own test set have a label that worker k trains on: (N, M) bool."""
+    """The rows of the data set's own test set whose label worker k trains on: (N, M) bool."""
     return np.stack([np.isin(y_test, np.unique(y[part])) for part in parts])
-
-
-def padded(X: np.ndarray, y: np.ndarray, parts: Parts) -> tuple[np.ndarray, np.ndarray]:
-    """The workers' rows, padded to one length with zeros and label -1: (N, n, ...), (N, n)."""
-    longest = max(map(len, parts))
-    local_X = np.zeros((len(parts), longest, *X.shape[1:]), X.dtype)
-    local_y = np.full((len(parts), longest), -1)
-    for k, part in enumerate(parts):
-        local_X[k, : len(part)], local_y[k, : len(part)] = X[part], y[part]
-    return local_X, local_y

@@ -5,13 +5,13 @@ specification and the test that proves the two equal. No file of the specificati
 
 engine.py       a round for all workers at once; plain: algorithm.round_
 plan.py         what a run computes once
-scores.py       the risks of what receivers hear; plain: algorithm.risk
-carried.py      the same on all local data, from products carried from round to round
-networks.py     forward and backward passes of many models; plain: models.Network
+risks.py        the risks of what receivers hear; plain: algorithm.risk
+reused_products.py  risks on all local data, from products reused from round to round
+networks.py     forward and backward passes of many models; plain: models.MLP, models.Network
 elementwise.py  ReLU and cross-entropy; plain: layers
 conv_pool.py    convolution and pooling in one step; plain: layers.conv2d, layers.maxpool2d
 rules.py        the rules for many neighbourhoods at once; plain: aggregate
 distances.py    distances between models by matrix products; plain: aggregate.squared_distances
 released.py     a round of the authors' code; plain: released.round_
-parts.py        how much to compute at a time, on which threads, and memory
+parallel.py     how much to compute at a time, on which threads, and memory
 """

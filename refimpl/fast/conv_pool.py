@@ -22,7 +22,7 @@ from typing import NamedTuple
 import numpy as np
 
 from refimpl.arrays import Array, module_of
-from refimpl.fast.parts import FLOATS, grain
+from refimpl.fast.parallel import FLOATS, device_factor
 
 # Of one axis of a tile: A (4, 2), B (4, 4), G (4, 3).
 TRANSFORMS = tuple(
@@ -69,7 +69,7 @@ def conv_pool(x: Array, K: Array, saved: list | None = None, image: bool = False
         kernel = (G @ kernel).reshape(*lead, 1, 16, C, O)
     seen = fours(_padded(x), -4)  # (..., T, 4, 2 U + 2, n, C)
     numbers = 36 + 4 * O if image else 25 * C + 20 * O  # in memory for a window
-    most = STEP if xp is np else FLOATS * grain(xp)
+    most = STEP if xp is np else FLOATS * device_factor(xp)
     step = max(1, most * T * O // max(1, y.size * numbers))
     steps = []
     for start in range(0, T, step):
@@ -148,7 +148,7 @@ def _around(d: Array) -> Array:
 
 
 def first(Y: Array, y: Array) -> Array:
-    """Where Y first is its maximum y: (..., t, 4, U, n, O), (..., t, U, n, O) -> bool, the shape of Y."""
+    """True where Y first is its maximum y: (..., t, 4, U, n, O), (..., t, U, n, O) -> the shape of Y."""
     chosen = y[..., None, :, :, :] == Y
     taken = chosen[..., 0, :, :, :].copy()
     for place in 1, 2, 3:

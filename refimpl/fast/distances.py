@@ -13,9 +13,9 @@ import numpy as np
 from scipy.sparse.csgraph import connected_components
 from scipy.spatial.distance import pdist, squareform
 
-from refimpl.aggregate import require_krum, wide
+from refimpl.aggregate import as_float, require_krum
 from refimpl.arrays import Array, module_of, quiet
-from refimpl.fast.parts import FLOATS, boxes, grain
+from refimpl.fast.parallel import FLOATS, device_factor, tiles
 
 PRODUCTS = FLOATS  # with more differences than this, products are faster
 
@@ -42,7 +42,7 @@ def krum(W: Array, f: int) -> Array:
 @quiet
 def squared_distances(W: Array) -> Array:
     """`aggregate.squared_distances`, by products where they are faster: (..., n, d) -> (..., n, n)."""
-    W = wide(W)
+    W = as_float(W)
     if _on_device_or_whole(W):
         return or_infinite(by_differences(W))
     lead = W.shape[:-2]
@@ -77,7 +77,7 @@ def by_differences(W: Array) -> Array:
     xp = module_of(W)
     *lead, n, d = W.shape
     D = xp.zeros((*lead, n, n), W.dtype)
-    for part in boxes((*lead, d), FLOATS * grain(xp) // n**2):
+    for part in tiles((*lead, d), FLOATS * device_factor(xp) // n**2):
         some, coordinates = part[:-1], part[-1]
         V = W[..., coordinates][some]
         diff = V[..., :, None, :] - V[..., None, :, :]
@@ -87,7 +87,9 @@ def by_differences(W: Array) -> Array:
 
 
 def by_products(V: np.ndarray) -> np.ndarray:
-    """The same from |c_i|^2 + |c_j|^2 - 2 c_i c_j, c being the models about one of them: a tenth of the time.
+    """The squared distances from |c_i|^2 + |c_j|^2 - 2 c_i c_j, c being the models about one of them.
+
+    That takes a tenth of the time of differences.
 
     The subtraction loses digits between models that are closer to each other than to that one. It loses few
     enough for 1e-10 as long as the result is not much smaller than |c_i|^2 + |c_j|^2; the other pairs are done
@@ -129,7 +131,7 @@ def _about_one(V: np.ndarray) -> np.ndarray:
     some = V[:, :: max(1, d // 256)].astype(np.float64)
     centre = V[squareform(pdist(some)).sum(axis=0).argmin()]
     G = np.zeros((n, n))
-    for (part,) in boxes((d,), FLOATS // (8 * n)):
+    for (part,) in tiles((d,), FLOATS // (8 * n)):
         C = V[:, part].astype(np.float64)
         C -= centre[part]
         G += C @ C.T
@@ -156,7 +158,7 @@ def _closest(W: Array, score: Callable[[Array], Array]) -> Array:
     """The row of W whose row of score(squared distances), (..., n, m), has the smallest sum: -> (..., d)."""
     xp = module_of(W)
     if _on_device_or_whole(W):
-        best, _ = smallest(score(or_infinite(by_differences(wide(W)))))
+        best, _ = smallest(score(or_infinite(by_differences(as_float(W)))))
         return xp.take_along_axis(W, best[..., None, None], axis=-2)[..., 0, :]
     *lead, n, d = W.shape
     result = np.empty((math.prod(lead), d), W.dtype)
@@ -166,8 +168,8 @@ def _closest(W: Array, score: Callable[[Array], Array]) -> Array:
 
 
 def _best(V: np.ndarray, score: Callable[[Array], Array]) -> int:
-    """Which row of V (n, d) that is. Differences decide among those that are as small but for rounding."""
-    V = wide(V)
+    """The index of the row of V (n, d) with the smallest score. Differences decide where rounding could."""
+    V = as_float(V)
     best, rivals = smallest(score(between(V)))
     if np.count_nonzero(rivals) > 1 and (V[rivals] != V[best]).any():
         best, _ = smallest(score(or_infinite(by_differences(V))))
@@ -175,7 +177,7 @@ def _best(V: np.ndarray, score: Callable[[Array], Array]) -> int:
 
 
 def smallest(R: Array) -> tuple[Array, Array]:
-    """Which row has the smallest sum, as in `aggregate.row_of_least`, and which are as small but for rounding.
+    """The index of the row of least sum, as in `aggregate.row_of_least`, and its rivals within rounding.
 
     (..., n, m) -> (...), (..., n) bool.
     """

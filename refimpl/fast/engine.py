@@ -1,12 +1,11 @@
 """A round of Algorithm 1 for all workers at once. Plain: `algorithm.round_`; test: test_engine.py.
 
 What is fixed during a run is computed once, in plan.py. A round keeps its result and the weights, not what led
-to them. All of its work is cut into parts (`parts.each`): the local steps by workers, the attack and Eq. (3) by
-coordinates, the risks by models and rows. So what one expression leaves for the next is still in the cache, and
-threads share the parts.
+to them. All of its work is cut into parts (`parallel_for`): the local steps by workers, the attack and Eq. (3)
+by coordinates, the risks by models and rows. So what one expression leaves for the next is still in the cache,
+and threads share the parts.
 """
 
-from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
 
@@ -16,11 +15,12 @@ from refimpl.aggregate import RULES
 from refimpl.algorithm import Setting, State
 from refimpl.arrays import Array, module_of, quiet, to_host
 from refimpl.attacks import ATTACKS
-from refimpl.fast.carried import Carried, from_scratch
-from refimpl.fast.parts import FLOATS, boxes, each, grain, keep_memory
+from refimpl.engine import Engine
+from refimpl.fast.parallel import FLOATS, device_factor, keep_memory, parallel_for, tiles
 from refimpl.fast.plan import Chunk, Group, Plan, plan
+from refimpl.fast.reused_products import ReusedProducts, from_scratch
+from refimpl.fast.risks import risks
 from refimpl.fast.rules import COORDINATEWISE, all_finite, combine_into
-from refimpl.fast.scores import risks
 from refimpl.optim import OPTIMIZERS, sgd
 
 COORDINATES = FLOATS // 64  # of an attack at a time: fewer would have threads wait for the interpreter lock
@@ -56,14 +56,15 @@ class Result(NamedTuple):
         return C
 
 
-def engine(setting: Setting) -> Callable[..., Result]:
-    """A function that computes rounds: (state, batch, signals) -> Result. Plain: `train.plain`.
+def engine(setting: Setting) -> Engine:
+    """The engine that computes rounds for all workers at once. Plain: `engine.plain`.
 
-    It may keep more than the state between rounds, and knows a state by its W: nobody is to write to that.
+    It may keep more than the state between rounds, and knows a state by its W, which must not be written to.
     """
     keep_memory()
-    prepared = plan(setting)
-    return partial(round_, prepared, carried=Carried(prepared) if prepared.carries else None)
+    p = plan(setting)
+    step = partial(round_, p, reused=ReusedProducts(p) if p.carries else None)
+    return Engine(step, p.network or setting.model)
 
 
 # --- Once a round -------------------------------------------------------------------------------------------
@@ -71,14 +72,14 @@ def engine(setting: Setting) -> Callable[..., Result]:
 
 @quiet
 def round_(
-    p: Plan, state: State, batch: Array, signals: Array | None = None, carried: Carried | None = None
+    p: Plan, state: State, batch: Array, signals: Array | None = None, reused: ReusedProducts | None = None
 ) -> Result:
     """`algorithm.round_`, for all workers at once."""
     s, t = p.setting, state.t + 1
     X, y = data_of(p, batch)
     if state.W.dtype != X.dtype:
-        carried = None  # as products would be rounded to the data's
-    delta = np.empty((*batch.shape, p.network.dense[0].h), X.dtype) if carried and p.network else None
+        reused = None  # as products would be rounded to the data's
+    delta = np.empty((*batch.shape, p.network.dense[0].h), X.dtype) if reused and p.network else None
     sent, W, memory = local_steps(p, state, X, y, t, delta)
     attack(p, sent, W, signals)
     weights: list[Array | None] = [None] * len(p.groups)
@@ -88,16 +89,16 @@ def round_(
         group = p.groups[i]
         M = sent[None] if group.heard is None else sent[group.heard]  # (u, n, d)
         finite, r = all_finite(M), None
-        if carried and finite and delta is not None:
-            r = carried.risks(M[0], state, batch, delta)[None]
+        if reused and finite and delta is not None:
+            r = reused.risks(M[0], state, batch, delta)[None]
         elif RULES[s.rule].scores:
             r = risks(p, group, M, X, y, finite, to_filter)  # (u, m, n)
         weights[i] = c = aggregated(p, group, M, r, finite, W)
-        if carried and c is not None:
-            carried.keep(W, c[0] if finite else None)
+        if reused and c is not None:
+            reused.keep(W, c[0] if finite else None)
 
     if p.twin and p.network:
-        each(aggregate, range(len(p.groups)))
+        parallel_for(aggregate, range(len(p.groups)))
     else:  # a user's own rule or model may not expect threads
         for i in range(len(p.groups)):
             aggregate(i)
@@ -109,8 +110,10 @@ def data_of(p: Plan, batch: Array) -> tuple[Array, Array]:
 
     On a GPU, which would have to wait for the answer, nobody looks whether there are such rows.
     """
-    if module_of(batch) is np and batch.astype(np.uint64).max() >= (n := p.setting.y.shape[1]):
-        raise IndexError(f"a batch needs row numbers 0 to {n - 1}, got {batch.min()} to {batch.max()}")
+    if module_of(batch) is np and (wrong := batch.astype(np.uint64) >= p.sizes).any():  # also those below 0
+        k = int(wrong.any(axis=1).argmax())
+        needs = f"a batch of worker {k} needs row numbers 0 to {int(p.sizes[k, 0]) - 1}"
+        raise IndexError(f"{needs}, got {batch[k].min()} to {batch[k].max()}")
     at = batch + p.first
     X = p.X.take(at, axis=0)
     return p.network.prepared(X) if p.network else X, p.y.take(at)
@@ -127,13 +130,13 @@ def local_steps(
     s, xp = p.setting, module_of(state.W)
     step, mu = OPTIMIZERS[s.optimizer].step, s.step_size
     if callable(mu):
-        mu_of_all = xp.asarray(np.array([[mu(k, t)] for k in range(len(X))], state.W.dtype))
+        mu_of_all = xp.asarray(np.array([[s.mu(k, t)] for k in range(len(X))], state.W.dtype))
     W, memory = xp.empty_like(state.W), xp.empty_like(state.memory)
     sent = W if not p.groups else xp.empty((p.messages, W.shape[1]), W.dtype)
 
     def fill(chunk: Chunk) -> None:
         k = chunk.workers
-        mu_k, w, home = mu_of_all[k] if callable(mu) else mu, state.W[k], place(chunk, sent, W)
+        mu_k, w, home = mu_of_all[k] if callable(mu) else mu, state.W[k], destination(chunk, sent, W)
         if step is sgd and p.network and not s.l2:
             first = None if delta is None else delta[k]
             dw = p.network.step(w, X[k], y[k], mu_k, first)
@@ -146,19 +149,19 @@ def local_steps(
             if rows and w is not home:
                 array[rows[1]] = w[rows[0]]
 
-    each(fill, p.chunks)
+    parallel_for(fill, p.chunks)
     return sent, W, memory
 
 
-def place(chunk: Chunk, sent: Array, W: Array) -> Array | None:
-    """Where the chunk's models (k, d) belong, so that they may be computed there; None: not side by side."""
+def destination(chunk: Chunk, sent: Array, W: Array) -> Array | None:
+    """The view where the chunk's models (k, d) belong, to compute them there; None if they are not adjacent."""
     array, rows = (W, chunk.attackers) if chunk.attackers else (sent, chunk.normal)
     both = chunk.attackers and chunk.normal
     return array[rows[1]] if rows and not both and isinstance(rows[1], slice) else None
 
 
 def gradients(p: Plan, w: Array, X: Array, y: Array) -> Array:
-    """Of the regularised risk, (k, d)."""
+    """Gradients of the regularised risk, (k, d)."""
     s, xp = p.setting, module_of(w)
     if p.network:
         G = p.network.step(w, X, y, 1)
@@ -181,7 +184,7 @@ def attack(p: Plan, sent: Array, W: Array, signals: Array | None) -> None:
         drawn = None if signals is None else signals[:, part[0]]
         sent[p.lies, part[0]] = send(own, sent[p.honest, part[0]], drawn)
 
-    each(fill, boxes((d,), COORDINATES * grain(xp) if plain in COORDINATEWISE else d))
+    parallel_for(fill, tiles((d,), COORDINATES * device_factor(xp) if plain in COORDINATEWISE else d))
 
 
 def aggregated(p: Plan, group: Group, M: Array, r: Array | None, finite: bool, W: Array) -> Array | None:
@@ -192,7 +195,7 @@ def aggregated(p: Plan, group: Group, M: Array, r: Array | None, finite: bool, W
         return None
     if p.twin and p.twin.weights:
         c = p.twin.weights(r, group.own, group.senders)
-        combine_into(c, M, finite, W, group.receivers, group.only)
+        combine_into(c, M, finite, W, group.receivers, group.receiver_slice)
         return c
     own = to_host(group.own)
     each_one = [
@@ -203,5 +206,5 @@ def aggregated(p: Plan, group: Group, M: Array, r: Array | None, finite: bool, W
     if not rule.weighs:
         W[group.receivers] = result
         return None
-    combine_into(result, M, finite, W, group.receivers, group.only)
+    combine_into(result, M, finite, W, group.receivers, group.receiver_slice)
     return result

@@ -1,4 +1,6 @@
-"""Forward and backward passes of many models at once. Plain: `models.Network`; test: test_networks.py.
+"""Forward and backward passes of many models at once; test: test_networks.py.
+
+Plain: `models.MLP` and `models.Network`.
 
 Parameters are (..., d), samples (..., n, *sample), labels (..., n); leading axes broadcast, so that one call
 serves N models on N batches, or n models on one batch. Large inputs are taken in parts that fit in a cache.
@@ -22,9 +24,8 @@ from refimpl import layers
 from refimpl.arrays import Array, module_of
 from refimpl.fast.conv_pool import conv_pool, conv_pool_backward
 from refimpl.fast.elementwise import count, cross_entropy, cross_entropy_backward, full, relu, with_one
-from refimpl.fast.parts import FLOATS, boxes, each, grain
-from refimpl.layout import Field, Layout
-from refimpl.models import Layer, Model, Network
+from refimpl.fast.parallel import FLOATS, device_factor, parallel_for, tiles
+from refimpl.models import MLP, Field, Layer, Layout, Model, Network, as_layers
 
 STAGE = (layers.conv2d, layers.relu, layers.maxpool2d)
 # Numbers of all models' first hidden layer at a time. Fewer cost more, as panels are packed anew.
@@ -45,7 +46,7 @@ class Dense(NamedTuple):
     h: int
 
     def matrix(self, w: Array) -> Array:
-        """As a view, (..., d) -> (..., p + 1, h)."""
+        """Weights and bias as one matrix, a view: (..., d) -> (..., p + 1, h)."""
         return w[..., self.start : self.stop].reshape(*w.shape[:-1], self.p + 1, self.h)
 
 
@@ -80,14 +81,14 @@ class Batched(NamedTuple):
             here = tuple(slice(None) if one else s for s, one in zip(part, shared, strict=False))
             z.swapaxes(-1, -2)[part] = self._forward(w[part[:-1]], rows[here], None).swapaxes(-1, -2)
 
-        each(fill, parts)
+        parallel_for(fill, parts)
         return z
 
     def _parts(self, shape: tuple[int, ...], xp: ModuleType) -> list[tuple[slice, ...]]:
-        """Of models and rows (*lead, n), so many at a time that what they need stays in the cache."""
+        """Parts of the models and rows (*lead, n), small enough that what each needs stays in the cache."""
         if not self.convolutions or xp is not np:
-            return list(boxes(shape, FLOATS * grain(xp) // self.floats))
-        models, images = boxes(shape[:-1], SEE), boxes(shape[-1:], IMAGES)
+            return list(tiles(shape, FLOATS * device_factor(xp) // self.floats))
+        models, images = tiles(shape[:-1], SEE), tiles(shape[-1:], IMAGES)
         return [(*some, *part) for part, some in itertools.product(images, models)]
 
     def logits_of_all(self, M: Array, rows: Array) -> Array:
@@ -101,18 +102,18 @@ class Batched(NamedTuple):
             return self.logits(M, rows)
         xp = module_of(M)
         stacked = self.first_layers(M)
-        most = max(1, STACK * grain(xp) // (u * n * first.h))
+        most = max(1, STACK * device_factor(xp) // (u * n * first.h))
         z = xp.empty((u, n, self.dense[-1].h, R), M.dtype)
 
         def fill(part: tuple[slice, ...]) -> None:
             H = stacked @ rows[:, 0, part[0]].swapaxes(1, 2)  # (u, n h, rows)
             z[..., part[0]] = self.upper_layers(M, relu(H).reshape(u, n, first.h, -1))
 
-        each(fill, boxes((R,), most))
+        parallel_for(fill, tiles((R,), most))
         return z
 
     def first_layers(self, M: Array) -> Array:
-        """Those of n models as one matrix, for products with rows: (..., n, d) -> (..., n h, p + 1)."""
+        """The first layers of n models as one matrix to multiply rows by: (..., n, d) -> (..., n h, p + 1)."""
         (*lead, n, _), first = M.shape, self.dense[0]
         return first.matrix(M).swapaxes(-3, -2).reshape(*lead, first.p + 1, n * first.h).swapaxes(-1, -2)
 
@@ -135,7 +136,7 @@ class Batched(NamedTuple):
         return cross_entropy(self.logits(w, self.prepared(X)), y)
 
     def risk(self, w: Array, X: Array, y: Array) -> Array:
-        """The mean of these: -> (...)."""
+        """The mean loss over the rows: -> (...)."""
         return self.losses(w, X, y).sum(axis=-1) / count(y, w.dtype)
 
     def gradient(self, w: Array, X: Array, y: Array) -> Array:
@@ -195,6 +196,7 @@ class Batched(NamedTuple):
 
 def batched(model: Model) -> Batched | None:
     """The network as this module computes it; None for a model that it does not know."""
+    model = as_layers(model) if isinstance(model, MLP) else model
     if not isinstance(model, Network):
         return None
     stack, convolutions = list(model.layers), []
@@ -222,7 +224,7 @@ def batched(model: Model) -> Batched | None:
 
 
 def _dense(W: Field, b: Field) -> Dense | None:
-    """None if the bias does not lie behind the weights."""
+    """The affine layer of these two tensors; None if the bias does not lie behind the weights."""
     p, h = W.shape
     return Dense(W.offset, b.offset + h, p, h) if b.offset == W.offset + W.size else None
 

@@ -11,10 +11,10 @@ import numpy as np
 
 from refimpl.aggregate import RULES
 from refimpl.algorithm import Setting
-from refimpl.arrays import Array, module_of, to_host
+from refimpl.arrays import Array, module_of
 from refimpl.attacks import ATTACKS
 from refimpl.fast.networks import Batched, batched
-from refimpl.fast.parts import FLOATS, boxes, grain
+from refimpl.fast.parallel import FLOATS, device_factor, tiles
 from refimpl.fast.rules import COORDINATEWISE, TWINS, Twin, all_finite
 from refimpl.optim import OPTIMIZERS, sgd
 
@@ -24,7 +24,7 @@ WHOLE = (slice(None),)
 WORTH = 8  # carrying pays if a sum from scratch has this many times as many terms
 CARRIED = 2**26  # the most numbers in the carried products, in X X^T, or in what is taken of it
 STAGES = (slice(0, None, 8), slice(4, None, 8), slice(2, None, 4), slice(1, None, 2))
-STAGED = 2**22  # rows times parameters from which it pays to score models in stages (`scores.passing_risks`)
+STAGED = 2**22  # rows times parameters from which it pays to score models in stages (`risks.passing_risks`)
 
 
 class Chunk(NamedTuple):
@@ -50,7 +50,7 @@ class Group(NamedTuple):
     """
 
     receivers: Array  # (u, m) worker numbers; of several neighbourhoods those with most data first
-    only: Array | slice  # (m,) the same of one neighbourhood
+    receiver_slice: Array | slice  # receivers[0], as a slice if contiguous
     numbers: np.ndarray  # (u, n) the numbers of the messages that they hear, ascending
     heard: Array | None  # the same on the device; None for all there are, which need no copy
     own: Array  # (u, m) where each receiver's own message is among these
@@ -71,17 +71,19 @@ class Plan(NamedTuple):
     lies: Array | slice  # the numbers of the attackers' messages, f, or one if they send the same
     messages: int  # how many there are
     attackers: Array  # (f,)
-    X: Array  # (N rows, ...) all data, one worker's after another's
-    y: Array  # (N rows,)
-    first: Array  # (N, 1) where each worker's begin
+    X: Array  # (rows, ...) all data, one worker's after another's
+    y: Array  # (rows,)
+    first: Array  # (N, 1) where each worker's rows begin
+    sizes: np.ndarray  # (N, 1) how many rows each worker has
     chunks: list[Chunk]
     groups: list[Group]
-    carries: bool  # first layers' products from round to round, as in carried.py
+    carries: bool  # first layers' products from round to round, as in reused_products.py
 
 
 def plan(s: Setting) -> Plan:
     """Sorts the normal workers into groups and moves to the device what a round needs there."""
-    xp, N, h, twin = module_of(s.X), len(s.graph), len(s.normal), TWINS.get(RULES[s.rule].compute)
+    xp, N, h, twin = module_of(s.X[0]), len(s.graph), len(s.normal), TWINS.get(RULES[s.rule].compute)
+    sizes = np.array([len(y) for y in s.y])
     message, network, lies = np.arange(N), batched(s.model), s.attackers
     if twin and twin.weights and ATTACKS[s.attack].one_message and len(s.attackers):
         message = np.full(N, h)  # the attackers' one message comes last
@@ -95,9 +97,10 @@ def plan(s: Setting) -> Plan:
         lies=numbers_of(lies, xp),
         messages=1 + int(message.max()),
         attackers=xp.asarray(s.attackers),
-        X=s.X.reshape(s.y.size, *s.X.shape[2:]),
-        y=s.y.reshape(s.y.size),
-        first=s.y.shape[1] * xp.arange(N)[:, None],
+        X=xp.concatenate(list(s.X)),
+        y=xp.concatenate(list(s.y)),
+        first=xp.asarray((np.cumsum(sizes) - sizes)[:, None]),
+        sizes=sizes[:, None].astype(np.uint64),
         chunks=chunks(s, message, network),
         groups=[] if twin == Twin() else groups(s, message, network),
         carries=carries(s, network),
@@ -113,13 +116,14 @@ def carries(s: Setting, network: Batched | None) -> bool:
     """
     twin = TWINS.get(RULES[s.rule].compute)
     can = twin and twin.weights and s.risk == "local" and OPTIMIZERS[s.optimizer].step is sgd and not s.l2
-    if not can or not network or network.convolutions or len(network.dense) < 2 or module_of(s.X) is not np:
+    if not can or not network or network.convolutions or len(network.dense) < 2 or module_of(s.X[0]) is not np:
         return False
-    p, h, N, rows = network.dense[0].p, network.dense[0].h, len(s.graph), int((s.y[s.normal] >= 0).sum())
+    p, h, N, rows = network.dense[0].p, network.dense[0].h, len(s.graph), sum(len(s.y[k]) for k in s.normal)
     fits = rows * max(rows, N * max(h, s.batch_size)) <= CARRIED
     known = ATTACKS[s.attack].send in COORDINATEWISE and len(s.normal) > 1
     pays = p >= WORTH * (N + s.batch_size)
-    return bool(pays and fits and known and s.graph.all() and s.X.dtype.kind == "f" and all_finite(s.X))
+    floats = s.X[0].dtype.kind == "f" and all(map(all_finite, s.X))
+    return bool(pays and fits and known and s.graph.all() and floats)
 
 
 def numbers_of(numbers: np.ndarray, xp: ModuleType) -> Array | slice:
@@ -131,14 +135,14 @@ def numbers_of(numbers: np.ndarray, xp: ModuleType) -> Array | slice:
 
 def chunks(s: Setting, message: np.ndarray, network: Batched | None) -> list[Chunk]:
     """All workers. A model of one's own is computed by one thread."""
-    xp, N = module_of(s.X), len(s.graph)
+    xp, N = module_of(s.X[0]), len(s.graph)
     most = N
     if network:
-        most = min(CHUNK // network.layout.size, FLOATS // (s.batch_size * network.floats)) * grain(xp)
+        most = min(CHUNK // network.layout.size, FLOATS // (s.batch_size * network.floats)) * device_factor(xp)
     parts = [np.arange(N)]
     if most < N:  # then no chunk of both kinds, so that a chunk's place may be where it is computed
         kinds = s.normal, np.sort(s.attackers)
-        parts = [kind[part] for kind in kinds if len(kind) for part in boxes(kind.shape, most)]
+        parts = [kind[part] for kind in kinds if len(kind) for part in tiles(kind.shape, most)]
 
     def rows(k: np.ndarray, kind: np.ndarray, names: np.ndarray) -> tuple[Array | slice, Array | slice] | None:
         at = np.flatnonzero(np.isin(k, kind))
@@ -151,7 +155,7 @@ def chunks(s: Setting, message: np.ndarray, network: Batched | None) -> list[Chu
 
 def groups(s: Setting, message: np.ndarray, network: Batched | None) -> list[Group]:
     """The normal workers, sorted by the number of messages that they hear and of receivers that share them."""
-    sizes = to_host((s.y >= 0).sum(axis=1)) if s.risk == "local" else np.full(len(s.graph), s.batch_size)
+    sizes = np.array([len(y) if s.risk == "local" else s.batch_size for y in s.y])
     sharing: dict[bytes, list[int]] = {}
     for k in sorted(s.normal, key=lambda k: -sizes[k]):
         sharing.setdefault(s.graph[k].tobytes(), []).append(int(k))
@@ -162,7 +166,7 @@ def groups(s: Setting, message: np.ndarray, network: Batched | None) -> list[Gro
     result = []
     for (n, _), found in alike.items():
         # As many neighbourhoods at a time as fit in memory.
-        most = max(1, FLOATS * grain(module_of(s.X)) // (n * s.model.layout.size))
+        most = max(1, FLOATS * device_factor(module_of(s.X[0])) // (n * s.model.layout.size))
         for start in range(0, len(found), most):
             part = map(np.array, zip(*found[start : start + most], strict=True))
             result.append(_group(s, network, message, sizes, *part))
@@ -178,28 +182,27 @@ def _group(
     numbers: np.ndarray,
     count: np.ndarray,
 ) -> Group:
-    """Of receivers (u, m) that hear the messages `numbers` (u, n), sent by `count` (u, n) workers each.
+    """The group of receivers (u, m) that hear messages `numbers` (u, n), sent by `count` (u, n) workers each.
 
     `sizes` (N,) are the rows that the workers score on.
     """
-    xp = module_of(s.X)
+    xp = module_of(s.X[0])
     if len(receivers) == 1 and xp is np:
         receivers = np.sort(receivers)  # the order that comes out as a slice, if any does
     own = (numbers[:, None] == message[receivers][..., None]).argmax(axis=-1)
     everything = np.array_equal(numbers, np.arange(1 + message.max())[None])
-    k = xp.asarray(receivers)
     by_data = s.risk == "local" and RULES[s.rule].scores and network
     stages = STAGES if in_stages(s, network, sizes[receivers]) else WHOLE
     return Group(
-        k,
+        xp.asarray(receivers),
         numbers_of(receivers[0], xp),
         numbers,
         None if everything else xp.asarray(numbers),
         xp.asarray(own),
-        None if (count == 1).all() else xp.asarray(count[:, None].astype(s.X.dtype)),
+        None if (count == 1).all() else xp.asarray(count[:, None].astype(s.X[0].dtype)),
         stages,
-        local_rows(s, network, k, sizes[receivers], stages) if by_data and network else [],
-        xp.asarray(sizes[receivers][..., None].astype(s.X.dtype)),
+        local_rows(s, network, receivers, sizes[receivers], stages) if by_data and network else [],
+        xp.asarray(sizes[receivers][..., None].astype(s.X[0].dtype)),
     )
 
 
@@ -209,7 +212,7 @@ def in_stages(s: Setting, network: Batched | None, sizes: np.ndarray) -> bool:
     Not on a GPU, which would have to wait for the answer. `sizes` (u, m) are the rows that receivers score on.
     """
     twin, enough = TWINS.get(RULES[s.rule].compute), sizes.min() >= 8 and len(sizes) == 1
-    if not (twin and twin.filters and network and enough and module_of(s.X) is np) or s.l2:
+    if not (twin and twin.filters and network and enough and module_of(s.X[0]) is np) or s.l2:
         return False
     if carries(s, network):
         return False
@@ -217,25 +220,39 @@ def in_stages(s: Setting, network: Batched | None, sizes: np.ndarray) -> bool:
 
 
 def local_rows(
-    s: Setting, network: Batched, k: Array, sizes: np.ndarray, stages: tuple[slice, ...]
+    s: Setting, network: Batched, k: np.ndarray, sizes: np.ndarray, stages: tuple[slice, ...]
 ) -> list[Rows]:
     """All data of the receivers k (u, m), which have `sizes` (u, m) rows, those with most first.
 
     Of one neighbourhood by stages, without any padding. Of several in slices: in each, only the first U along
     one axis and m along the other have any rows left, so hardly any padding is scored.
     """
-    xp, found = module_of(s.X), []
+    xp, found = module_of(s.X[0]), []
     if len(k) == 1 and xp is np:
-        mine = np.arange(s.y.shape[1]) < sizes[0][:, None]
         for stage in stages:
-            some = mine[:, stage]
-            X, y, length = s.X[k[0]][:, stage][some], s.y[k[0]][:, stage][some], some.sum(axis=1)
-            found.append(Rows(network.prepared(X)[None, None], y[None, None], np.cumsum(length) - length))
+            X, y = [s.X[j][stage] for j in k[0]], [s.y[j][stage] for j in k[0]]
+            length = np.array([len(own) for own in y])
+            rows = network.prepared(np.concatenate(X))[None, None]
+            found.append(Rows(rows, np.concatenate(y)[None, None], np.cumsum(length) - length))
         return found
-    step = SLICE * grain(xp)
+    step, longest = SLICE * device_factor(xp), max(map(len, s.y))
     for start in range(0, int(sizes.max()), step):
         U, m = int((sizes[:, 0] > start).sum()), int((sizes > start).sum(axis=1).max())
-        X, y = (A[k[:U, :m], start : start + step] for A in (s.X, s.y))
+        X, y = padded(s, k[:U, :m], start, min(start + step, longest))
         X = network.prepared(X.reshape(U, 1, -1, *network.sample))
         found.append(Rows(X, y.reshape(U, 1, -1), m))
     return found
+
+
+def padded(s: Setting, k: np.ndarray, start: int, stop: int) -> tuple[Array, Array]:
+    """The rows start ... stop - 1 of the receivers k (U, m), as X (U, m, rows, ...) and y (U, m, rows).
+
+    X is 0 and y is -1 where a receiver has fewer rows.
+    """
+    xp, rows = module_of(s.X[0]), stop - start
+    X = xp.zeros((*k.shape, rows, *s.X[0].shape[1:]), s.X[0].dtype)
+    y = xp.full((*k.shape, rows), -1)
+    for place, j in np.ndenumerate(k):
+        some = len(s.y[j][start:stop])
+        X[place][:some], y[place][:some] = s.X[j][start:stop], s.y[j][start:stop]
+    return X, y

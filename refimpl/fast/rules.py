@@ -9,12 +9,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from refimpl import aggregate
-from refimpl.aggregate import RULES, require_trimmable, trim
+from refimpl.aggregate import RULES, require_trimmable, trim_count
 from refimpl.arrays import Array, module_of, quiet
 from refimpl.attacks import ATTACKS, alie_z
 from refimpl.fast import distances
-from refimpl.fast.parts import FLOATS, boxes, each, grain
+from refimpl.fast.parallel import FLOATS, device_factor, parallel_for, tiles
 
 COLUMNS = 2048  # of Eq. (3) at a time: OpenBLAS takes half the time per column for products as small as that
 
@@ -41,14 +40,14 @@ def a_little_is_enough(honest: Array, z: float) -> Array:
 
 
 def combine_into(
-    weights: Array, M: Array, finite: bool, W: Array, receivers: Array, only: Array | slice
+    weights: Array, M: Array, finite: bool, W: Array, receivers: Array, receiver_slice: Array | slice
 ) -> None:
     """`aggregate.combine`, (u, m, n), (u, n, d) -> W[receivers]; without its guard if all models are finite.
 
-    `only` are the receivers of a single neighbourhood; where these are a slice, nothing is copied.
+    `receiver_slice` are the receivers of a single neighbourhood; where it is a slice, nothing is copied.
     """
     if not finite:
-        W[receivers] = aggregate.combine(weights, M)
+        W[receivers] = combine(weights, M)
     elif len(M) > 1:
         W[receivers] = weights @ M
     else:
@@ -56,31 +55,49 @@ def combine_into(
         def fill(part: tuple[slice, ...]) -> None:
             for start in range(part[0].start, min(part[0].stop, M.shape[2]), COLUMNS):
                 some = slice(start, min(start + COLUMNS, part[0].stop))
-                if isinstance(only, slice):
-                    np.matmul(weights[0], M[0][:, some], out=W[only, some])
+                if isinstance(receiver_slice, slice):
+                    np.matmul(weights[0], M[0][:, some], out=W[receiver_slice, some])
                 else:
-                    W[only, some] = weights[0] @ M[0][:, some]
+                    W[receiver_slice, some] = weights[0] @ M[0][:, some]
 
         # Several to a part: with fewer, threads would wait for the interpreter lock.
-        each(fill, boxes(M.shape[2:], 8 * COLUMNS))
+        parallel_for(fill, tiles(M.shape[2:], 8 * COLUMNS))
+
+
+def combine(weights: Array, M: Array) -> Array:
+    """`aggregate.combine`, (u, m, n), (u, n, d) -> (u, m, d)."""
+    xp = module_of(M)
+    finite = xp.isfinite(M).all(axis=-1, keepdims=True)
+    weight_on_lost = weights @ (~finite).astype(M.dtype)
+    return xp.where(weight_on_lost > 0, xp.nan, weights @ xp.where(finite, M, 0))
 
 
 def adaptive_weights(risks: Array, own: Array, senders: Array | None = None) -> Array:
     """`aggregate.adaptive_weights`, (u, m, n), (u, m) -> (u, m, n); see `Twin.weights`."""
-    if module_of(risks) is not np:
-        return shares(aggregate.adaptive_weights(risks, own), senders)
-    place = own.ravel() + risks.shape[-1] * np.arange(own.size)
-    mine = risks.reshape(-1)[place].reshape(*own.shape, 1)
-    if not _ordinary(risks.min(), mine.max()):
-        return shares(aggregate.adaptive_weights(risks, own), senders)
-    return shares((risks <= mine) / risks, senders)  # N_k^+
+    xp, n = module_of(risks), risks.shape[-1]
+    mine = risks.reshape(-1)[own.ravel() + n * xp.arange(own.size)].reshape(*own.shape, 1)
+    if xp is np and _ordinary(risks.min(), mine.max()):
+        return shares((risks <= mine) / risks, senders)  # N_k^+
+    in_N_plus = (risks <= mine) | ~xp.isfinite(mine)
+    return shares(_inverse(xp.where(in_N_plus, risks, xp.inf), own), senders)
 
 
 def inverse_risk_weights(risks: Array, own: Array, senders: Array | None = None) -> Array:
-    """`aggregate.inverse_risk_weights`, and `or_own`."""
-    if module_of(risks) is not np or not _ordinary(risks.min(), risks.max()):
-        return shares(aggregate.or_own(aggregate.inverse_risk_weights(risks), own), senders)
-    return shares(1 / risks, senders)
+    """`aggregate.inverse_risk_weights`, and `or_keep_own`, (u, m, n), (u, m) -> (u, m, n)."""
+    if module_of(risks) is np and _ordinary(risks.min(), risks.max()):
+        return shares(1 / risks, senders)
+    return shares(_inverse(risks, own), senders)
+
+
+@quiet
+def _inverse(risks: Array, own: Array) -> Array:
+    """Numbers in proportion to 1 / risk, whatever the risks are; 1 for one's own model if none is finite."""
+    xp = module_of(risks)
+    r = xp.where(xp.isfinite(risks), risks, xp.inf)
+    best = r.min(axis=-1, keepdims=True)
+    c = xp.where(xp.isfinite(r), xp.where(r == best, 1.0, best / r).astype(r.dtype), 0)
+    is_own = xp.arange(r.shape[-1]) == own[..., None]
+    return xp.where(xp.isfinite(best), c, is_own.astype(r.dtype))
 
 
 def shares(c: Array, senders: Array | None) -> Array:
@@ -125,7 +142,9 @@ def ascending(W: Array, start: int, stop: int) -> Array:
         V.sort(axis=-1)  # NaN comes last, behind +infinity
         s[..., coordinates][some] = V[..., start:stop].swapaxes(-1, -2)
 
-    each(fill, boxes((*lead, d), FLOATS * grain(xp) // (16 * n)))  # what a sort holds fits in the inner cache
+    parallel_for(
+        fill, tiles((*lead, d), FLOATS * device_factor(xp) // (16 * n))
+    )  # what a sort holds fits in the inner cache
     return xp.where(xp.isnan(s), xp.inf, s)
 
 
@@ -144,9 +163,9 @@ class Twin(NamedTuple):
 TWINS = {
     RULES["adaptive"].compute: Twin(weights=adaptive_weights, filters=True),
     RULES["inverse-risk"].compute: Twin(weights=inverse_risk_weights),
-    RULES["average"].compute: Twin(lambda W, f: aggregate.average(W)),
+    RULES["average"].compute: Twin(lambda W, f: W.mean(axis=-2)),
     RULES["medoid"].compute: Twin(lambda W, f: distances.medoid(W)),
-    RULES["trimmed-mean"].compute: Twin(lambda W, f: trimmed_mean(W, trim(W.shape[-2], f))),
+    RULES["trimmed-mean"].compute: Twin(lambda W, f: trimmed_mean(W, trim_count(W.shape[-2], f))),
     RULES["median"].compute: Twin(lambda W, f: coordinate_median(W)),
     RULES["krum"].compute: Twin(distances.krum),
     RULES["local"].compute: Twin(),  # nothing to compute: the local step stands

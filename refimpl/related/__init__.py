@@ -1,7 +1,17 @@
 """The systems that the paper names or builds on, runnable beside its own rule: the table SYSTEMS.
 
-Each is a round in the form of `algorithm.round_`, worker by worker and from one snapshot: (setting, state,
-batch, signals) -> a result with the next `state`, the `weights` if it weighs, and everything `sent`.
+systems.py       the table SYSTEMS, and engines of `train` that compute its rounds
+averaging.py     systems that average what they hear
+screening.py     systems that screen what they hear
+rounds.py        parts that the systems share, and the two orders of a round
+rules.py         rules for the models of a neighbourhood
+mixing.py        mixing matrices, and a compressor
+schedules.py     graphs that change from round to round: the table SCHEDULES
+requirements.py  what systems require of a run
+costs.py         bytes that they send
+
+Each system is a round in the form of `algorithm.round_`, worker by worker and from one snapshot: (setting,
+state, batch, signals) -> SystemRound with the next `state`, the `weights` if it weighs, and all that is `sent`.
 `engine(name)` makes an engine of it, for `train.run`, with a schedule of graphs if need be. It uses all of a
 setting but rule and risk. What a system keeps besides the models is in slots of `State.memory` after the
 optimiser's, so a checkpoint is arrays only. Docstrings say which definition was taken where sources differ,
@@ -20,19 +30,18 @@ they go on from their own local step.
 
 from refimpl.related import schedules
 from refimpl.related.costs import a_model
-from refimpl.related.engines import bytes_per_round, check, engine
-from refimpl.related.gossip import diminishing
 from refimpl.related.mixing import metropolis_weights, push_weights, top_k, uniform_weights
-from refimpl.related.rules import RULES
+from refimpl.related.rounds import SystemRound
 from refimpl.related.schedules import Rounds, Schedule
-from refimpl.related.systems import SYSTEMS, System
+from refimpl.related.screening import diminishing
+from refimpl.related.systems import SYSTEMS, System, bytes_per_round, check, engine
 
 __all__ = [
-    "RULES",
     "SYSTEMS",
     "Rounds",
     "Schedule",
     "System",
+    "SystemRound",
     "a_model",
     "bytes_per_round",
     "check",

@@ -1,4 +1,4 @@
-"""Mixing, mixing matrices on the host ([k, l] is how much worker k takes of l's message), and a compressor.
+"""Mixing matrices on the host, where [k, l] is how much worker k takes of l's message, and a compressor.
 
 A graph is a boolean matrix as in `graphs`, A[k, l] = l sends to k, True on the diagonal; here it may be
 directed.
@@ -14,7 +14,7 @@ from refimpl.arrays import Array, module_of, quiet
 
 @quiet
 def combine(weights: Array, W: Array) -> Array:
-    """`aggregate.combine`, (n,), (n, d) -> (d,): the same bits if the models are contiguous in memory.
+    """The sum of c_l w_l: (n,), (n, d) -> (d,). The bits are those of `aggregate.combine` if W is contiguous.
 
     It looks for models that are not finite only if the product is not: looking costs more than the product.
     """
@@ -23,10 +23,10 @@ def combine(weights: Array, W: Array) -> Array:
 
 
 def metropolis_weights(graph: np.ndarray) -> np.ndarray:
-    """w_kl = 1 / (1 + max(d_k, d_l)) on edges, w_kk the rest (Xiao and Boyd 2004); d_k counts N_k without k.
+    """Metropolis weights (Xiao and Boyd 2004): w_kl = 1 / (1 + max(d_k, d_l)) on edges, w_kk the rest.
 
-    Symmetric and doubly stochastic on every undirected graph: (N, N) -> (N, N). Six independent codes have
-    the "+ 1"; without it (as in an example of Boyd's group) an even ring never averages.
+    d_k counts N_k without k. Symmetric and doubly stochastic on every undirected graph: (N, N) -> (N, N). Six
+    independent codes have the "+ 1"; without it (as in an example of Boyd's group) an even ring never averages.
     Raises ValueError, naming a worker, if the graph is directed.
     """
     one_way = np.argwhere(graph & ~graph.T)
@@ -41,12 +41,12 @@ def metropolis_weights(graph: np.ndarray) -> np.ndarray:
 
 
 def uniform_weights(graph: np.ndarray) -> np.ndarray:
-    """w_kl = 1 / n_k: the plain mean of the n_k models in N_k. Rows sum to 1, columns need not."""
+    """Weights w_kl = 1 / n_k of the plain mean of the n_k models in N_k. Rows sum to 1, columns need not."""
     return graph / graph.sum(axis=1, keepdims=True)
 
 
 def push_weights(graph: np.ndarray) -> np.ndarray:
-    """p_kl = 1 / (1 + out-degree of l): a sender splits its message evenly. Columns sum to 1, rows need not.
+    """Weights p_kl = 1 / (1 + out-degree of l): a sender splits its message evenly. Columns sum to 1.
 
     Assran et al. 2019 ("uniform mixing" in their code). (N, N) -> (N, N), for any directed graph.
     """
@@ -70,7 +70,7 @@ def top_k(x: Array, k: int) -> Array:
 
 
 def count_of(share: float, d: int) -> int:
-    """How many of d entries this share is, halves rounded up: at least 1."""
+    """The number of entries that this share of d is, halves rounded up: at least 1."""
     if not 0 < share <= 1:
         raise ValueError(f"a compressor keeps a share in (0, 1] of the entries, got {share}")
     return max(1, math.floor(share * d + 0.5))

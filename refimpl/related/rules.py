@@ -1,4 +1,4 @@
-"""What a worker makes of the models that it hears; the table RULES has those that Algorithm 1 could use.
+"""Rules of other papers: what a worker makes of the models that it hears.
 
 W (n, d) are the models of a neighbourhood, the receiver's own at position `own`, f is the number of attackers.
 Ties go to the lowest index. A model that is not finite, or whose square overflows, is infinitely far from all.
@@ -10,7 +10,7 @@ from itertools import combinations
 
 import numpy as np
 
-from refimpl.aggregate import Rule, ascending, require_krum, squared_distances
+from refimpl.aggregate import ascending, require_krum, squared_distances
 from refimpl.arrays import Array, module_of, quiet, to_host
 from refimpl.related.mixing import combine
 
@@ -73,7 +73,7 @@ def repeated_krum(W: Array, f: int) -> Array:
 
 @quiet
 def bulyan(W: Array, f: int) -> Array:
-    """The mean of the n - 4f values nearest to the median, per coordinate, of what `repeated_krum` picks.
+    """The mean, per coordinate, of the n - 4f values nearest to the median, among models of `repeated_krum`.
 
     Bulyan (El-Mhamdi et al. 2018; from memory, unverified). (n, d) -> (d,). The code of Wu et al. 2023 does
     the same, but takes the lower of two middle values for the median; here it is their mean. Others pick
@@ -119,12 +119,10 @@ def require_mda(n: int, f: int) -> None:
         )
 
 
-def require_learn(name: str, n: int, f: int) -> None:
-    """For `resilient.learn`, whose workers wait for n - f messages and drop f of them on each side."""
+def require_in_time(n: int, f: int) -> None:
+    """Raises ValueError unless n - f messages are enough to drop f of them on each side: `screening.learn`."""
     if n < 3 * f + 1:
-        raise ValueError(f"{name} needs n >= 2f + 1 models in time, of {n} in all: got n={n - f}, f={f}")
-    if name == "mda":
-        require_mda(n - f, f)
+        raise ValueError(f"needs n >= 2f + 1 models in time, of {n} in all: got n={n - f}, f={f}")
 
 
 # --- Rules that know which model is their own ---------------------------------------------------------------
@@ -132,27 +130,21 @@ def require_learn(name: str, n: int, f: int) -> None:
 
 @quiet
 def own_trimmed_mean(W: Array, own: int, f: int) -> Array:
-    """The mean of one's own value and the neighbours' without their f lowest and f highest: (n, d) -> (d,).
+    """The mean, per coordinate, of the receiver's value and its neighbours' without their f lowest and highest.
 
-    BRIDGE-T (Fang et al. 2022) and ByRDiE (Yang and Bajwa 2019): y_k = (w_k + sum of the |N_k| - 2f values
-    left) / (|N_k| - 2f + 1), N_k without k. Both papers from memory, unverified; the code of Wu et al. 2023
-    and one other do this. The authors' code sorts one's own value with the rest: `aggregate.trimmed_mean`.
-    NaN counts as +infinity.
+    (n, d) -> (d,). BRIDGE-T (Fang et al. 2022) and ByRDiE (Yang and Bajwa 2019): y_k = (w_k + sum of the
+    |N_k| - 2f values left) / (|N_k| - 2f + 1), N_k without k. Both papers from memory, unverified; the
+    code of Wu et al. 2023 and one other do this. The authors' code sorts the receiver's value with the rest:
+    `aggregate.trimmed_mean`. NaN counts as +infinity.
     """
     others = ascending(W[module_of(W).asarray(np.delete(np.arange(len(W)), own))])
     kept = others[f : len(others) - f]
     return (W[own] + kept.sum(axis=0)) / (len(kept) + 1)
 
 
-def require_neighbours(name: str, n: int, f: int, least: int, formula: str) -> None:
-    """Raises ValueError unless a neighbourhood of n models has at least `least` neighbours."""
-    if n - 1 < least:
-        raise ValueError(f"{name} needs {formula} neighbours, got {n - 1}, f={f}")
-
-
 @quiet
 def bridge_b(W: Array, f: int) -> Array:
-    """The mean of each coordinate without its f lowest and highest values, of what `repeated_krum` picks.
+    """The mean, per coordinate, without the f lowest and highest values, of the models of `repeated_krum`.
 
     BRIDGE-B as in the authors' code; the paper (from memory, unverified) has Bulyan. (n, d) -> (d,).
     """
@@ -162,9 +154,9 @@ def bridge_b(W: Array, f: int) -> Array:
 
 @quiet
 def iterative_outlier_scissor(W: Array, own: int, weights: Array, f: int) -> Array:
-    """Drops the neighbour farthest from the weighted mean of what is left, f times; then that mean: IOS.
+    """The weighted mean after f times dropping the neighbour that is farthest from the mean of the rest: IOS.
 
-    Wu, Chen and Ling 2023 (authors' code). One's own model is never dropped. (n, d), (n,) -> (d,).
+    Wu, Chen and Ling 2023 (authors' code). The receiver's own model is never dropped. (n, d), (n,) -> (d,).
     All means but the last leave out models that are not finite.
     """
     left = np.ones(len(W), dtype=bool)
@@ -185,7 +177,7 @@ def weighted_mean(W: Array, weights: Array, left: np.ndarray) -> Array:
 
 @quiet
 def clipped_gossip(W: Array, own: int, weights: Array, tau: float) -> Array:
-    """w_own + sum_l c_l Clip(w_l - w_own, tau), Clip(z, tau) = z min(1, tau / |z|) (He et al. 2022).
+    """The model w_own + sum_l c_l Clip(w_l - w_own, tau), Clip(z, tau) = z min(1, tau / |z|) (He et al. 2022).
 
     (n, d), (n,) -> (d,). A difference whose square is not finite counts as 0.
     """
@@ -199,10 +191,10 @@ def clipped_gossip(W: Array, own: int, weights: Array, tau: float) -> Array:
 
 @quiet
 def oracle_radius(W: Array, own: int, weights: Array, honest: np.ndarray) -> float:
-    """tau^2 = sum over honest l of c_l |w_l - w_own|^2 / the attackers' weight (He et al. 2022, their code).
+    """The radius tau of He et al. 2022 (their code), which knows the attackers.
 
-    A square that is not finite counts as 0, as in `clipped_gossip`. Their code without a radius takes another
-    way, the second-largest distance.
+    tau^2 = sum over honest l of c_l |w_l - w_own|^2 / the attackers' weight. A square that is not finite counts
+    as 0, as in `clipped_gossip`. Their code without a radius takes another way, the second-largest distance.
     """
     c = to_host(weights)
     delta = c[~honest].sum()
@@ -213,12 +205,12 @@ def oracle_radius(W: Array, own: int, weights: Array, honest: np.ndarray) -> flo
 
 @quiet
 def adaptive_radius(W: Array, own: int, weights: Array, f: int) -> float:
-    """The oracle's radius without an oracle: the nearest models stand for the honest ones.
+    """A radius as `oracle_radius`, but the nearest models stand for the honest ones.
 
-    As in the code of Gaucher et al. 2025: models are taken in order of distance, one's own first, as long as
-    their total weight is below 1 - delta; tau^2 = sum over taken l of c_l |w_l - w_own|^2 / delta. That code
-    has equal weights, delta being f of them; here delta is the sum of the f largest weights of neighbours. A
-    total that equals 1 - delta up to rounding is not below it.
+    As in the code of Gaucher et al. 2025: models are taken in order of distance, the receiver's own first, as
+    long as their total weight is below 1 - delta; tau^2 = sum over taken l of c_l |w_l - w_own|^2 / delta. That
+    code has equal weights, delta being f of them; here delta is the sum of the f largest weights of neighbours.
+    A total that equals 1 - delta up to rounding is not below it.
     """
     c = to_host(weights).astype(float)  # the sums of many float32 would be off by more than 1e-6
     delta = np.sort(np.delete(c, own))[::-1][:f].sum()
@@ -235,10 +227,10 @@ def adaptive_radius(W: Array, own: int, weights: Array, f: int) -> float:
 
 @quiet
 def mozi(W: Array, own: int, risks: Array, count: int, alpha: float = 0.5, empty: str = "nearest") -> Array:
-    """alpha w_own + (1 - alpha) times the mean of the accepted neighbours (Guo et al. 2021).
+    """The receiver's model and the mean of accepted ones, weighted alpha and 1 - alpha (Guo et al. 2021).
 
-    (n, d), (n,) -> (d,). Of the `count` neighbours nearest to one's own model, those with a risk no higher
-    than one's own are accepted. If there are none, the "nearest" is accepted (MOZI, in two codes), or the one
+    (n, d), (n,) -> (d,). Of the `count` neighbours nearest to the receiver's model, those with a risk no higher
+    than its own are accepted. If there are none, the "nearest" is accepted (MOZI, in two codes), or the one
     of the `count` with the "lowest-risk" (UBAR, in two others); the authors' code was not found. A model that
     is not finite is not accepted; if no neighbour's is finite, the worker keeps its own model. A risk of NaN is
     not accepted, nor accepts, and counts as infinite where the lowest is sought.
@@ -257,29 +249,3 @@ def mozi(W: Array, own: int, risks: Array, count: int, alpha: float = 0.5, empty
         accepted = near[:1] if empty == "nearest" else near[lowest : lowest + 1]
     mean = W[module_of(W).asarray(np.sort(accepted))].mean(axis=0)
     return alpha * W[own] + (1 - alpha) * mean
-
-
-# --- The table ----------------------------------------------------------------------------------------------
-
-RULES = {
-    "geometric-median": Rule(
-        lambda W, risks, own, f: geometric_median(W),
-        "the point with the least sum of distances to the models",
-        "Weiszfeld 1937, Pillutla et al. 2022",
-        "GM",
-    ),
-    "multi-krum": Rule(
-        lambda W, risks, own, f: multi_krum(W, f),
-        "mean of the n - f - 2 models with the best Krum scores",
-        "Blanchard et al. 2017",
-        "Multi-Krum",
-        require=require_krum,
-    ),
-    "bulyan": Rule(
-        lambda W, risks, own, f: bulyan(W, f),
-        "Krum again and again, then values near the median",
-        "El-Mhamdi et al. 2018",
-        "Bulyan",
-        require=require_bulyan,
-    ),
-}

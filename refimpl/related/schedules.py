@@ -11,21 +11,15 @@ from typing import NamedTuple
 
 import numpy as np
 
-from refimpl.draws import STREAMS
-from refimpl.graphs import lines, named
+from refimpl import draws
+from refimpl.graphs import lines, parse_entry
 
 Schedule = Callable[[int], np.ndarray]
 Rounds = tuple[tuple[tuple[int, int], ...], ...]  # the pairs (sender, receiver) of each round
 
 
-def stream(seed: int, t: int) -> np.random.Generator:
-    """The generator of round t: child t of the stream "graph" of `draws`."""
-    child = np.random.SeedSequence(seed, spawn_key=(STREAMS.index("graph"), t))
-    return np.random.Generator(np.random.PCG64(child))
-
-
 def thinned(graph: np.ndarray, p: float, rng: np.random.Generator) -> np.ndarray:
-    """Each edge of the graph, both ways together, with probability p (Peng et al. 2021).
+    """The graph with each edge kept, both ways together, with probability p (Peng et al. 2021).
 
     This is what they intend; their code thins the thinned graph again, so that edges vanish for good.
     """
@@ -34,12 +28,12 @@ def thinned(graph: np.ndarray, p: float, rng: np.random.Generator) -> np.ndarray
 
 
 def one_way(graph: np.ndarray, p: float, rng: np.random.Generator) -> np.ndarray:
-    """Each direction of each edge with probability p, independently: directed, as messages get lost."""
+    """The graph with each direction of an edge kept with probability p: directed, as messages get lost."""
     return (graph & (rng.random(graph.shape) < p)) | np.eye(len(graph), dtype=bool)
 
 
 def matching(graph: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Pairs along the graph's edges, nobody in two of them: pairwise gossip (Koloskova et al. 2020)."""
+    """Disjoint pairs along the graph's edges: pairwise gossip (Koloskova et al. 2020)."""
     A, free = np.eye(len(graph), dtype=bool), np.ones(len(graph), dtype=bool)
     for i, j in rng.permutation(np.argwhere(np.triu(graph, k=1))):
         if free[i] and free[j]:
@@ -49,14 +43,14 @@ def matching(graph: np.ndarray, rng: np.random.Generator) -> np.ndarray:
 
 
 def every(graph: np.ndarray, tau: float, t: int) -> np.ndarray:
-    """The graph in every tau-th round and nobody in between: local updates (Koloskova et al. 2020)."""
+    """The graph in every tau-th round, no edges in between: local updates (Koloskova et al. 2020)."""
     if tau % 1 or tau < 1:
         raise ValueError(f"schedule every:TAU needs a whole number of rounds, 1 or more, got {tau:g}")
     return graph if t % tau == 0 else np.eye(len(graph), dtype=bool)
 
 
 def exponential(n: int, peers: float, t: int) -> np.ndarray:
-    """l sends to l + j (peers + 1)^i for j = 1 ... peers; i goes through 0, 1, ... (Assran et al. 2019).
+    """The graph in which l sends to l + j (peers + 1)^i for j = 1 ... peers (Assran et al. 2019).
 
     The default of the SGP code: i = 0, 1, ... while (peers + 1)^i <= n - 1, one i a round, then from 0 again.
     """
@@ -75,7 +69,7 @@ class Entry(NamedTuple):
     """An entry of SCHEDULES."""
 
     draw: Callable[[np.ndarray, float, int, np.random.Generator], np.ndarray]
-    """(graph, the number after the colon, round, generator of the round) -> who sends to whom"""
+    """(graph, the number after the colon, round, generator of the round) -> the graph of the round"""
     about: str
     reference: str = "-"
     number: str = ""
@@ -101,7 +95,7 @@ SCHEDULES = {
     ),
     "every": Entry(
         lambda graph, tau, t, rng: every(graph, tau, t),
-        "the graph in every TAU-th round, nobody in between",
+        "the graph in every TAU-th round, no edges in between",
         "Koloskova et al. 2020",
         "TAU",
         10,
@@ -117,7 +111,7 @@ SCHEDULES = {
 
 
 def read_rounds(path: str | Path) -> Rounds:
-    """Reads a file with one edge per line, like `graphs.read_edges`, and a line --- between two rounds.
+    """Edges of each round from a file with one edge per line and a line --- between two rounds.
 
     "0 1": the two hear each other; "0 > 1": 0 sends to 1.
     """
@@ -139,7 +133,7 @@ def read_rounds(path: str | Path) -> Rounds:
 
 
 def periodic(n: int, rounds: Rounds) -> Schedule:
-    """These rounds again and again, between workers 0 ... n - 1."""
+    """The schedule that repeats these rounds, between workers 0 ... n - 1."""
     graphs = np.tile(np.eye(n, dtype=bool), (len(rounds), 1, 1))
     for A, pairs in zip(graphs, rounds, strict=True):
         for sender, receiver in pairs:
@@ -157,10 +151,10 @@ def build(schedule: str | Rounds, graph: np.ndarray, seed: int) -> Schedule:
     """
     if not isinstance(schedule, str):
         return periodic(len(graph), schedule)
-    entry, number = named("schedule", schedule, SCHEDULES, " or a file of edges, --- between rounds")
+    entry, number = parse_entry("schedule", schedule, SCHEDULES, " or a file of edges, --- between rounds")
     if entry.number == "P" and not 0 <= number <= 1:
         raise ValueError(
             f"schedule {schedule.partition(':')[0]}:P needs a probability 0 <= P <= 1, got {number:g}"
         )
-    entry.draw(graph, number, 1, stream(seed, 1))  # refuses now what it would refuse later
-    return lambda t: entry.draw(graph, number, t, stream(seed, t))
+    entry.draw(graph, number, 1, draws.stream(seed, "graph", 1))  # refuses now what it would refuse later
+    return lambda t: entry.draw(graph, number, t, draws.stream(seed, "graph", t))

@@ -1,4 +1,4 @@
-"""The table SYSTEMS: what each system computes, costs, must know and refuses; `engines` runs them."""
+"""The table SYSTEMS: what each system computes, sends, must know and requires; and engines that run them."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
@@ -6,294 +6,357 @@ from typing import Any, NamedTuple
 from refimpl.aggregate import require_krum
 from refimpl.algorithm import Setting, State
 from refimpl.arrays import Array, quiet
+from refimpl.engine import Build, Engine
 from refimpl.related import rules
-from refimpl.related.common import Result, alike, step_then_mix
+from refimpl.related.averaging import choco, d_psgd, dmsgd, fedavg, sgp
 from refimpl.related.costs import (
     a_model,
-    complete,
     gradients_and_model,
     largest_entries,
     model_and_momentum,
     model_and_number,
-    small,
     to_a_server,
-    undirected,
 )
-from refimpl.related.gossip import choco, d_psgd, dmsgd, fedavg, sgp, tv_penalty
-from refimpl.related.resilient import bridge, byrdie, clipped_gossip, ios, learn, mozi, multi_task
-from refimpl.related.rules import require_neighbours
+from refimpl.related.requirements import (
+    COMPLETE,
+    FEASIBLE,
+    FIXED,
+    UNDIRECTED,
+    Requirement,
+    neighbours,
+    of_every_neighbourhood,
+)
+from refimpl.related.rounds import SystemRound, shared_result, step_then_mix
+from refimpl.related.schedules import Schedule
+from refimpl.related.screening import (
+    bridge,
+    byrdie,
+    clipped_gossip,
+    ios,
+    learn,
+    mozi,
+    multi_task,
+    tv_penalty,
+)
 
 
 class System(NamedTuple):
     """An entry of SYSTEMS."""
 
-    round: Callable[..., Result]
-    """(setting, state, batch, signals, **options) -> Result: one round, in the form of `algorithm.round_`"""
+    round: Callable[..., SystemRound]
+    """(setting, state, batch, signals, **options) -> SystemRound: a round, in the form of `algorithm.round_`"""
     about: str
     reference: str
     label: str  # its name in a figure
     needs: str  # what a worker must know besides its own data and what it hears
     bytes: Callable[[Setting, int], float]
     """(setting, round) -> bytes that a worker sends to all its neighbours, mean over the workers"""
-    requires: str = ""  # of a neighbourhood and of the graph, in words
-    require: Callable[[int, int], None] = lambda n, f: None
-    """raises ValueError if it is not defined for a neighbourhood of n models with f attackers"""
-    suits: Callable[[Setting, int], None] = lambda s, rounds: None
-    """raises ValueError if it is not made for the graph or the size of the setting"""
-    fixed: bool = False  # must the graph stay the same?
+    requirements: tuple[Requirement, ...] = ()  # of the graph, its neighbourhoods and the number of rounds
     options: Mapping[str, Any] = {}  # of its round, where other systems share the function
 
+    @property
+    def requires(self) -> str:
+        """The requirements in words, "" if there are none."""
+        return ", ".join(map(str, self.requirements))
 
-@quiet
-def by_rule(s: Setting, state: State, batch: Array, signals: Array | None = None, *, rule: str) -> Result:
-    """A round of Algorithm 1 with a rule of `rules.RULES`."""
-    compute = rules.RULES[rule].compute
-    return step_then_mix(s, state, batch, signals, alike(lambda W, f: compute(W, None, 0, f)))
+
+# --- From a name to an engine -------------------------------------------------------------------------------
+
+
+def find(name: str) -> System:
+    """The system of that name. Raises ValueError if there is none."""
+    if name not in SYSTEMS:
+        raise ValueError(f"unknown system {name!r}, choose from {', '.join(SYSTEMS)}")
+    return SYSTEMS[name]
+
+
+def check(name: str, s: Setting, schedule: Schedule | None = None, rounds: int = 1) -> None:
+    """Raises ValueError, naming the worker, if that many rounds of the system cannot be computed."""
+    for requirement in find(name).requirements:
+        try:
+            requirement.check(s, schedule, rounds)
+        except ValueError as error:
+            raise ValueError(f"{name}: {error}") from None
+
+
+def bytes_per_round(name: str, s: Setting, schedule: Schedule | None, rounds: int) -> float:
+    """Bytes that a worker sends in a round to all its neighbours together: the mean over workers and rounds.
+
+    With the options that the system has in SYSTEMS.
+    """
+    system, ts = find(name), range(1, rounds + 1)
+    return sum(system.bytes(s._replace(graph=schedule(t)) if schedule else s, t) for t in ts) / rounds
+
+
+def engine(name: str, schedule: Schedule | None = None, **options: Any) -> Build:
+    """What builds an engine that computes rounds of a system; options are those of its round.
+
+    The graph of round t is schedule(t), if there is one, else that of the setting.
+    """
+    system = find(name)
+
+    def build(s: Setting) -> Engine:
+        check(name, s, schedule)
+
+        def step(state: State, batch: Array, signals: Array | None = None) -> SystemRound:
+            now = s
+            if schedule:
+                now = s._replace(graph=schedule(state.t + 1))
+                check(name, now)
+            return system.round(now, state, batch, signals, **{**system.options, **options})
+
+        return Engine(step, s.model)
+
+    return build
 
 
 # --- The table ----------------------------------------------------------------------------------------------
 
+
+def by_rule(rule: Callable[[Array, int], Array]) -> Callable[..., SystemRound]:
+    """A round that steps, then replaces each normal worker's model by a rule (models, f) -> (d,)."""
+
+    @quiet
+    def round_(s: Setting, state: State, batch: Array, signals: Array | None = None) -> SystemRound:
+        return step_then_mix(s, state, batch, signals, shared_result(rule))
+
+    return round_
+
+
 COUNT, DEGREES = "the number of attackers", "the neighbours' degrees"
-UNDIRECTED = "an undirected graph"
+IN_TIME = of_every_neighbourhood("3f neighbours", rules.require_in_time)
+FEW_SUBSETS = of_every_neighbourhood("few subsets", lambda n, f: rules.require_mda(n - f, f))
 
 SYSTEMS = {
     "d-psgd": System(
-        d_psgd,
-        "Metropolis mean of the models, and a gradient at one's own",
-        "Lian et al. 2017, Xiao and Boyd 2004",
-        "D-PSGD",
-        DEGREES,
-        a_model,
-        UNDIRECTED,
-        suits=undirected,
+        round=d_psgd,
+        about="Metropolis mean of the models, and a gradient at one's own",
+        reference="Lian et al. 2017, Xiao and Boyd 2004",
+        label="D-PSGD",
+        needs=DEGREES,
+        bytes=a_model,
+        requirements=(UNDIRECTED,),
     ),
     "d-sgd": System(
-        d_psgd,
-        "a step, then the Metropolis mean; on a schedule, local updates",
-        "Koloskova et al. 2020",
-        "D-SGD",
-        DEGREES,
-        a_model,
-        UNDIRECTED,
-        suits=undirected,
+        round=d_psgd,
+        about="a step, then the Metropolis mean; on a schedule, local updates",
+        reference="Koloskova et al. 2020",
+        label="D-SGD",
+        needs=DEGREES,
+        bytes=a_model,
+        requirements=(UNDIRECTED,),
         options={"order": "step-then-mix"},
     ),
     "dmsgd": System(
-        dmsgd,
-        "D-PSGD with momentum, partly averaged over the neighbours",
-        "Balu et al. 2021",
-        "DMSGD",
-        DEGREES,
-        model_and_momentum,
-        f"{UNDIRECTED} that stays the same",
-        suits=undirected,
-        fixed=True,
+        round=dmsgd,
+        about="D-PSGD with momentum, partly averaged over the neighbours",
+        reference="Balu et al. 2021",
+        label="DMSGD",
+        needs=DEGREES,
+        bytes=model_and_momentum,
+        requirements=(UNDIRECTED, FIXED),
     ),
     "sgp": System(
-        sgp,
-        "push-sum: on directed graphs that change",
-        "Assran et al. 2019",
-        "SGP",
-        "to how many it sends",
-        model_and_number,
+        round=sgp,
+        about="push-sum: on directed graphs that change",
+        reference="Assran et al. 2019",
+        label="SGP",
+        needs="to how many it sends",
+        bytes=model_and_number,
     ),
     "choco": System(
-        choco,
-        "the largest 1 % of differences to public copies",
-        "Koloskova et al. 2019",
-        "CHOCO",
-        DEGREES,
-        largest_entries,
-        f"{UNDIRECTED} that stays the same",
-        suits=undirected,
-        fixed=True,
+        round=choco,
+        about="the largest 1 % of differences to public copies",
+        reference="Koloskova et al. 2019",
+        label="CHOCO",
+        needs=DEGREES,
+        bytes=largest_entries,
+        requirements=(UNDIRECTED, FIXED),
     ),
     "choco-identity": System(
-        choco,
-        "the same without compression, gamma = 1",
-        "Koloskova et al. 2019",
-        "CHOCO (all)",
-        DEGREES,
-        a_model,
-        f"{UNDIRECTED} that stays the same",
-        suits=undirected,
-        fixed=True,
+        round=choco,
+        about="whole differences to public copies, gamma = 1",
+        reference="Koloskova et al. 2019",
+        label="CHOCO (all)",
+        needs=DEGREES,
+        bytes=a_model,
+        requirements=(UNDIRECTED, FIXED),
         options={"share": 1.0, "gamma": 1.0},
     ),
     "bridge-t": System(
-        bridge,
-        "trimmed mean that keeps one's own value, then a step",
-        "Fang et al. 2022",
-        "BRIDGE-T",
-        COUNT,
-        a_model,
-        "2f + 1 neighbours",
-        lambda n, f: require_neighbours("bridge-t", n, f, 2 * f + 1, "2f + 1"),
+        round=bridge,
+        about="trimmed mean that keeps one's own value, then a step",
+        reference="Fang et al. 2022",
+        label="BRIDGE-T",
+        needs=COUNT,
+        bytes=a_model,
+        requirements=(neighbours("2f + 1", lambda f: 2 * f + 1),),
         options={"screen": "T"},
     ),
     "bridge-m": System(
-        bridge,
-        "median of each coordinate, then a step",
-        "Fang et al. 2022",
-        "BRIDGE-M",
-        "that most are honest",
-        a_model,
-        "2f + 1 neighbours",
-        lambda n, f: require_neighbours("bridge-m", n, f, 2 * f + 1, "2f + 1"),
+        round=bridge,
+        about="median of each coordinate, then a step",
+        reference="Fang et al. 2022",
+        label="BRIDGE-M",
+        needs="that most are honest",
+        bytes=a_model,
+        requirements=(neighbours("2f + 1", lambda f: 2 * f + 1),),
         options={"screen": "M"},
     ),
     "bridge-k": System(
-        bridge,
-        "Krum, then a step",
-        "Fang et al. 2022",
-        "BRIDGE-K",
-        COUNT,
-        a_model,
-        "2f + 2 neighbours",
-        require_krum,
+        round=bridge,
+        about="Krum, then a step",
+        reference="Fang et al. 2022",
+        label="BRIDGE-K",
+        needs=COUNT,
+        bytes=a_model,
+        requirements=(of_every_neighbourhood("2f + 2 neighbours", require_krum),),
         options={"screen": "K"},
     ),
     "bridge-b": System(
-        bridge,
-        "Krum again and again, trimmed mean, then a step",
-        "Fang et al. 2022",
-        "BRIDGE-B",
-        COUNT,
-        a_model,
-        "max(4f, 3f + 2) neighbours",
-        lambda n, f: require_neighbours("bridge-b", n, f, max(4 * f, 3 * f + 2), "max(4f, 3f + 2)"),
+        round=bridge,
+        about="Krum again and again, trimmed mean, then a step",
+        reference="Fang et al. 2022",
+        label="BRIDGE-B",
+        needs=COUNT,
+        bytes=a_model,
+        requirements=(neighbours("max(4f, 3f + 2)", lambda f: max(4 * f, 3 * f + 2)),),
         options={"screen": "B"},
     ),
     "byrdie": System(
-        byrdie,
-        "BRIDGE-T coordinate by coordinate",
-        "Yang and Bajwa 2019",
-        "ByRDiE",
-        COUNT,
-        a_model,
-        "2f + 1 neighbours, few parameters",
-        lambda n, f: require_neighbours("byrdie", n, f, 2 * f + 1, "2f + 1"),
-        small,
+        round=byrdie,
+        about="BRIDGE-T coordinate by coordinate",
+        reference="Yang and Bajwa 2019",
+        label="ByRDiE",
+        needs=COUNT,
+        bytes=a_model,
+        requirements=(neighbours("2f + 1", lambda f: 2 * f + 1), FEASIBLE),
     ),
     "mozi": System(
-        mozi,
-        "near neighbours no worse than oneself; failing that, the nearest",
-        "Guo et al. 2021",
-        "MOZI",
-        COUNT,
-        a_model,
-        "1 neighbour",
-        lambda n, f: require_neighbours("mozi", n, f, 1, "1 or more"),
+        round=mozi,
+        about="near neighbours no worse than oneself; failing that, the nearest",
+        reference="Guo et al. 2021",
+        label="MOZI",
+        needs=COUNT,
+        bytes=a_model,
+        requirements=(neighbours("1 or more", lambda f: 1),),
     ),
     "ubar": System(
-        mozi,
-        "the same; failing that, the one with the lowest risk",
-        "Guo et al. 2021",
-        "UBAR",
-        COUNT,
-        a_model,
-        "1 neighbour",
-        lambda n, f: require_neighbours("ubar", n, f, 1, "1 or more"),
+        round=mozi,
+        about="near neighbours no worse than oneself; failing that, the lowest risk",
+        reference="Guo et al. 2021",
+        label="UBAR",
+        needs=COUNT,
+        bytes=a_model,
+        requirements=(neighbours("1 or more", lambda f: 1),),
         options={"empty": "lowest-risk"},
     ),
     "clipped-gossip": System(
-        clipped_gossip,
-        "momentum; differences to the neighbours clipped at 1",
-        "He et al. 2022",
-        "ClippedGossip",
-        f"{DEGREES}, a radius",
-        a_model,
-        UNDIRECTED,
-        suits=undirected,
+        round=clipped_gossip,
+        about="momentum; differences to the neighbours clipped at 1",
+        reference="He et al. 2022",
+        label="ClippedGossip",
+        needs=f"{DEGREES}, a radius",
+        bytes=a_model,
+        requirements=(UNDIRECTED,),
     ),
     "clipped-gossip-adaptive": System(
-        clipped_gossip,
-        "the same, clipped at what the nearest neighbours say",
-        "He et al. 2022, Gaucher et al. 2025",
-        "ClippedGossip (adaptive)",
-        f"{DEGREES}, {COUNT}",
-        a_model,
-        UNDIRECTED,
-        suits=undirected,
+        round=clipped_gossip,
+        about="momentum; differences clipped at what the nearest neighbours say",
+        reference="He et al. 2022, Gaucher et al. 2025",
+        label="ClippedGossip (adaptive)",
+        needs=f"{DEGREES}, {COUNT}",
+        bytes=a_model,
+        requirements=(UNDIRECTED,),
         options={"radius": "adaptive"},
     ),
     "clipped-gossip-oracle": System(
-        clipped_gossip,
-        "the same, clipped at what the honest neighbours say",
-        "He et al. 2022",
-        "ClippedGossip (oracle)",
-        f"{DEGREES}, who the attackers are",
-        a_model,
-        UNDIRECTED,
-        suits=undirected,
+        round=clipped_gossip,
+        about="momentum; differences clipped at what the honest neighbours say",
+        reference="He et al. 2022",
+        label="ClippedGossip (oracle)",
+        needs=f"{DEGREES}, who the attackers are",
+        bytes=a_model,
+        requirements=(UNDIRECTED,),
         options={"radius": "oracle"},
     ),
     "icwtm": System(
-        learn,
-        "trimmed means of gradients, again and again, and of models",
-        "El-Mhamdi et al. 2021",
-        "LEARN (ICwTM)",
-        f"{COUNT}, equal initial models",
-        gradients_and_model,
-        "3f neighbours, a complete graph that stays the same",
-        lambda n, f: rules.require_learn("icwtm", n, f),
-        complete,
-        fixed=True,
+        round=learn,
+        about="trimmed means of gradients, again and again, and of models",
+        reference="El-Mhamdi et al. 2021",
+        label="LEARN (ICwTM)",
+        needs=f"{COUNT}, equal initial models",
+        bytes=gradients_and_model,
+        requirements=(COMPLETE, FIXED, IN_TIME),
         options={"agreement": "icwtm"},
     ),
     "mda": System(
-        learn,
-        "the same with the mean of the n - 2f nearest to each other, of n - f that come in time",
-        "El-Mhamdi et al. 2021",
-        "LEARN (MDA)",
-        f"{COUNT}, equal initial models",
-        gradients_and_model,
-        "3f neighbours, a complete graph that stays the same, few subsets",
-        lambda n, f: rules.require_learn("mda", n, f),
-        complete,
-        fixed=True,
+        round=learn,
+        about="means of the n - 2f nearest to each other, of n - f gradients or models in time",
+        reference="El-Mhamdi et al. 2021",
+        label="LEARN (MDA)",
+        needs=f"{COUNT}, equal initial models",
+        bytes=gradients_and_model,
+        requirements=(COMPLETE, FIXED, IN_TIME, FEW_SUBSETS),
         options={"agreement": "mda"},
     ),
     "tv-penalty": System(
-        tv_penalty,
-        "a gradient, and the signs of the differences to the neighbours",
-        "Peng et al. 2021",
-        "TV penalty",
-        "a penalty",
-        a_model,
+        round=tv_penalty,
+        about="a gradient, and the signs of the differences to the neighbours",
+        reference="Peng et al. 2021",
+        label="TV penalty",
+        needs="a penalty",
+        bytes=a_model,
     ),
     "multi-task": System(
-        multi_task,
-        "Eq. (6) with running averages of the risks",
-        "Li et al. 2020",
-        "multi-task",
-        "nothing",
-        a_model,
+        round=multi_task,
+        about="Eq. (6) with running averages of the risks",
+        reference="Li et al. 2020",
+        label="multi-task",
+        needs="nothing",
+        bytes=a_model,
     ),
     "ios": System(
-        ios,
-        "the mean without the f neighbours farthest from it, one by one",
-        "Wu et al. 2023",
-        "IOS",
-        f"{DEGREES}, {COUNT}",
-        a_model,
-        f"f neighbours, {UNDIRECTED}",
-        lambda n, f: require_neighbours("ios", n, f, f, "f"),
-        undirected,
+        round=ios,
+        about="the mean without the f neighbours farthest from it, one by one",
+        reference="Wu et al. 2023",
+        label="IOS",
+        needs=f"{DEGREES}, {COUNT}",
+        bytes=a_model,
+        requirements=(UNDIRECTED, neighbours("f", lambda f: f)),
     ),
     "fedavg": System(
-        fedavg,
-        "a server's mean of the models, for comparison",
-        "McMahan et al. 2017",
-        "FedAvg",
-        "a server that all trust",
-        to_a_server,
+        round=fedavg,
+        about="a server's mean of the models, for comparison",
+        reference="McMahan et al. 2017",
+        label="FedAvg",
+        needs="a server that all trust",
+        bytes=to_a_server,
     ),
-} | {
-    name: System(by_rule, *rules.RULES[name][1:4], *words, rules.RULES[name].require, options={"rule": name})
-    for name, words in {
-        "geometric-median": ("that most are honest", a_model, ""),
-        "multi-krum": (COUNT, a_model, "2f + 2 neighbours"),
-        "bulyan": (COUNT, a_model, "4f + 2 neighbours"),
-    }.items()
+    "geometric-median": System(
+        round=by_rule(lambda W, f: rules.geometric_median(W)),
+        about="the point with the least sum of distances to the models",
+        reference="Weiszfeld 1937, Pillutla et al. 2022",
+        label="GM",
+        needs="that most are honest",
+        bytes=a_model,
+    ),
+    "multi-krum": System(
+        round=by_rule(lambda W, f: rules.multi_krum(W, f)),
+        about="mean of the n - f - 2 models with the best Krum scores",
+        reference="Blanchard et al. 2017",
+        label="Multi-Krum",
+        needs=COUNT,
+        bytes=a_model,
+        requirements=(of_every_neighbourhood("2f + 2 neighbours", require_krum),),
+    ),
+    "bulyan": System(
+        round=by_rule(lambda W, f: rules.bulyan(W, f)),
+        about="Krum again and again, then values near the median",
+        reference="El-Mhamdi et al. 2018",
+        label="Bulyan",
+        needs=COUNT,
+        bytes=a_model,
+        requirements=(of_every_neighbourhood("4f + 2 neighbours", rules.require_bulyan),),
+    ),
 }

@@ -27,7 +27,8 @@ class Replay:
 
 
 def prepared(model, X, y, graph, attackers, batch, lr, smoothing, **options):
-    """The setting of a case, checked."""
+    """The setting of a case, checked. Its rows are padded to one length, with label -1."""
+    X, y = [own[labels >= 0] for own, labels in zip(X, y)], [labels[labels >= 0] for labels in y]
     s = algorithm.Setting(
         model.model, X, y, graph, attackers, step_size=lr, batch_size=batch.shape[-1], **options
     )
@@ -58,8 +59,10 @@ def round_(W, batch, smoothing, signals=None, smoothed=None, optimizer_state=Non
             memory = np.stack([optimizer_state["m"], optimizer_state["v"]])
             state = state._replace(memory=memory, t=optimizer_state["t"])
         made, smoothed = one_round(s, state, batch, signals, smoothing, smoothed)
-    rows = np.arange(len(W))[:, None]
-    outputs = {"batch_X": s.X[rows, batch], "batch_y": s.y[rows, batch]}
+    outputs = {
+        "batch_X": np.stack([own[rows] for own, rows in zip(s.X, batch)]),
+        "batch_y": np.stack([labels[rows] for labels, rows in zip(s.y, batch)]),
+    }
     outputs |= {"gradient": made.gradient, "local": made.local, "sent": made.sent}
     if made.weights is not None:
         outputs |= {"risks": made.risks, "smoothed": smoothed, "weights": made.weights}
@@ -83,7 +86,7 @@ def trajectory(W, batches, smoothing, signals=None, **case):
 def evaluate(model, X_test, y_test, own_test, attackers, W):
     nothing = np.zeros((len(W), 1, *X_test.shape[1:])), np.zeros((len(W), 1), int)
     s = algorithm.Setting(model.model, *nothing, graphs.complete(len(W)), attackers)
-    numbers = train.evaluate(s, train.HeldOut(X_test, y_test, own_test), W, train.plain)
+    numbers = train.evaluate(s, train.HeldOut(X_test, y_test, own_test), W, s.model)
     return {key: numbers[key] for key in ("worst_own", "mean_own", "worst_whole", "mean_whole")}
 
 

@@ -1,4 +1,4 @@
-"""Writes tests/vectors/v1, or another folder with --out. The files are never edited by hand.
+"""Writes refimpl/vectors/v1, or another folder with --out. The files are never edited by hand.
 
     python tests/vectors/generate.py
 
@@ -25,10 +25,12 @@ import weight_cases  # noqa: F401
 from common import FILES, encode, text
 from kept_numbers import kept
 
+from refimpl.vectors import FOLDER
+
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--out", type=Path, default=Path(__file__).parent / "v1", help="folder to write to")
+    parser.add_argument("--out", type=Path, default=FOLDER, help="folder to write to")
     folder = parser.parse_args().out
     folder.mkdir(parents=True, exist_ok=True)
     for name, content in FILES.items():

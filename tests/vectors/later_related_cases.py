@@ -7,7 +7,7 @@ from common import case, draw, error, family, unlike
 from related_cases import COMPLETE, RISKS, WEIGHTS, D, W, differs, run, setup, steady
 
 from refimpl import graphs
-from refimpl.related import resilient, rules, schedules
+from refimpl.related import rules, schedules, screening
 
 nan, inf = np.nan, np.inf
 
@@ -31,10 +31,10 @@ def changing(system, draw_graph, **changes):
 
 def more_and_more(given, made):
     """0, 1, 2, 2, 3 times: not t - 1, not floor(log2 t), not once at most."""
-    assert [resilient.agreement_rounds(t) for t in (1, 2, 3, 4, 5)] == [0, 1, 2, 2, 3]
+    assert [screening.agreement_rounds(t) for t in (1, 2, 3, 4, 5)] == [0, 1, 2, 2, 3]
     assert "sent_5" in made
     for wrong in (lambda t: t - 1, lambda t: t.bit_length() - 1, lambda t: min(t - 1, 1)):
-        with mock.patch.object(resilient, "agreement_rounds", wrong):
+        with mock.patch.object(screening, "agreement_rounds", wrong):
             unlike(made["W"], run(**given)["W"])
 
 

@@ -94,7 +94,7 @@ def adaptive_a_lost_receiver_takes_its_neighbours():
     """Catches a receiver that trusts or keeps its own model when it is not finite: worker 2 has a dead unit and
     a finite loss, but an infinite risk, and takes what its neighbours 0 and 3 sent, weighed by Eq. (5)."""
     W = draw(202, 7, D)
-    MODEL.model.layout.views(W)["b1"][2, 0] = -inf
+    MODEL.model.layout.views(W[2])["b1"][0] = -inf
     given, made = one_round(graph=SPARSE, W=W)
     assert np.isfinite(MODEL.model.risk(made["sent"][2], given["X"][2], given["y"][2]))
     assert (made["weights"][2] > 0).tolist() == [k in (0, 3) for k in range(7)]

@@ -97,7 +97,7 @@ def adaptive_without_attackers():
 def inverse_risk_of_nothing_finite_keeps_own():
     """Catches weights of 0 and so a model of 0: with no finite risk the receiver, worker 6, keeps its own."""
     W = draw(202, 7, D)
-    MODEL.model.layout.views(W)["b1"][6, 0] = -inf  # a dead unit: the gradient is finite, the model is not
+    MODEL.model.layout.views(W[6])["b1"][0] = -inf  # a dead unit: the gradient is finite, the model is not
     given, made = one_round(
         rule="inverse-risk",
         graph=SPARSE,

@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 
 from refimpl import algorithm
-from refimpl.related import engines, mixing, rules
+from refimpl.related import mixing, rules, systems
 
 
 def related_rounds(
@@ -31,8 +31,8 @@ def related_rounds(
     schedule = None if graphs is None else lambda t: graphs[t - 1]
     first = graph if graphs is None else graphs[0]
     s = algorithm.Setting(model.model, X, y, first, attackers, attack=attack, optimizer=optimizer)
-    engines.check(system, s, schedule, len(batches))
-    step = engines.engine(system, schedule, **options)(s._replace(step_size=step_size))
+    systems.check(system, s, schedule, len(batches))
+    step = systems.engine(system, schedule, **options)(s._replace(step_size=step_size)).step
     state, path = algorithm.start(s, W), []
     for batch, drawn in zip(batches, itertools.repeat(None) if signals is None else signals):
         result = step(state, batch, drawn)

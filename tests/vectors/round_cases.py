@@ -191,7 +191,7 @@ def adaptive_adam_goes_on():
 def adaptive_not_finite():
     """Catches a hostile -Infinity in one hidden bias: the risk would be finite, but counts as infinite."""
     hostile = draw(207, 2, D, scale=0.3)
-    MODEL.model.layout.views(hostile)["b1"][0, 0] = -inf
+    MODEL.model.layout.views(hostile[0])["b1"][0] = -inf
     hostile[1] = nan
     given, made = one_round(attack="given", messages=hostile)
     assert np.isinf(made["risks"][0, [1, 4]]).all()

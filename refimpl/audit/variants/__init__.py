@@ -1,13 +1,53 @@
-"""The known variants of each kind."""
+"""What a function is compared with: other definitions in use under the same name, and likely mistakes.
 
-from refimpl.audit.variant import Variant
-from refimpl.audit.variants import attacks, choices, coordinates, learning, rounds, weights
+A variant is a function that is called as the definition is, and its docstring is its definition, as `--list`
+prints it: `name: what it computes [who uses it]`. Each file has a TABLE of its kinds' variants.
+
+weights.py         of Eq. (3), (5) and (6)
+coordinates.py     of the average, the median and the trimmed mean
+krum_medoid.py     of rules that choose a model by distances
+attacks.py         of the four attacks
+learning.py        of the loss, the optimisers and the mixing weights
+altered_rounds.py  of a round of Algorithm 1
+"""
+
+import re
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from refimpl.algorithm import Round
+from refimpl.arrays import quiet
+from refimpl.audit.cases import Case, in_double
+from refimpl.audit.variants import altered_rounds, attacks, coordinates, krum_medoid, learning, weights
+
+
+class Variant(NamedTuple):
+    """An entry of VARIANTS."""
+
+    name: str
+    about: str  # its definition in a line
+    used_by: str  # where that is known, else ""
+    compute: Callable[..., Any]  # called as the definition is
+
+    @quiet
+    def answer(self, case: Case) -> Any:
+        """Its answer to a case; None if it has none."""
+        try:
+            answer = self.compute(*in_double(case.inputs))
+        except (ValueError, IndexError, ZeroDivisionError):
+            return None
+        return {"W": answer.state.W} if isinstance(answer, Round) else answer
+
+
+def from_docstring(compute: Callable[..., Any]) -> Variant:
+    """The variant that a function is, by its docstring."""
+    found = re.fullmatch(r"(.*?): (.*?)(?: \[(.*)\])?", " ".join(str(compute.__doc__).split()))
+    assert found, f"{compute.__name__} needs a docstring: name: definition [who uses it]"
+    return Variant(found[1], found[2], found[3] or "", compute)
+
 
 VARIANTS: dict[str, tuple[Variant, ...]] = {
-    **weights.VARIANTS,
-    **coordinates.VARIANTS,
-    **choices.VARIANTS,
-    **attacks.VARIANTS,
-    **learning.VARIANTS,
-    **rounds.VARIANTS,
+    kind: tuple(map(from_docstring, functions))
+    for part in (weights, coordinates, krum_medoid, attacks, learning, altered_rounds)
+    for kind, functions in part.TABLE.items()
 }

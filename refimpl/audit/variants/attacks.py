@@ -3,226 +3,193 @@
 import numpy as np
 from scipy.special import ndtri
 
-from refimpl import attacks
-from refimpl.audit.variant import Variant
+from refimpl.arrays import Array
+from refimpl.attacks import alie_z
+
+# --- Sign flip ----------------------------------------------------------------------------------------------
 
 
-def std(honest: np.ndarray, ddof: int = 0) -> np.ndarray:
-    return honest.std(axis=0, ddof=ddof)
+def flip_without_sigma(W: Array, sigma: float = 1.0) -> Array:
+    """sign flip that ignores sigma: -w, whatever sigma is [He et al. 2022 (bit flip)]"""
+    return -W
+
+
+def flip_times_4(W: Array, sigma: float = 1.0) -> Array:
+    """sign flip times 4: -4 w, whatever sigma is [Peng et al. 2021]"""
+    return -4 * W
+
+
+def flipped_mean(W: Array, sigma: float = 1.0) -> Array:
+    """minus the mean of the models: -sigma times the mean, the same for all: Fall of Empires
+    [ByzFL's SignFlipping, IOS, MoNNA (of the honest models, with sigma 1)]"""
+    return np.tile(-sigma * W.mean(axis=0), (len(W), 1))
+
+
+def no_flip(W: Array, sigma: float = 1.0) -> Array:
+    """no flip: sigma w"""
+    return sigma * W
+
+
+# --- Arbitrary ----------------------------------------------------------------------------------------------
+
+
+def one_signal_per_model(W: Array, signals: Array) -> Array:
+    """one signal per model: each model times its first signal
+    [the released code has one per tensor; Li et al. 2020 likewise]"""
+    return signals[:, :1] * W
+
+
+def one_signal_for_all(W: Array, signals: Array) -> Array:
+    """one signal for all: all models times the first signal"""
+    return signals[0, 0] * W
+
+
+def signals_added(W: Array, signals: Array) -> Array:
+    """signals added: w + signals"""
+    return W + signals
+
+
+def signals_alone(W: Array, signals: Array) -> Array:
+    """the signals alone: without the model"""
+    return signals + 0 * W
+
+
+def relative_error(W: Array, signals: Array) -> Array:
+    """(1 + signals) times the model: a relative error"""
+    return W + signals * W
+
+
+# --- Fall of Empires ----------------------------------------------------------------------------------------
+
+
+def foe_plus(honest: Array, epsilon: float = 1.0) -> Array:
+    """FoE with plus: epsilon times the mean"""
+    return epsilon * honest.mean(axis=0)
+
+
+def foe_one_minus(honest: Array, epsilon: float = 1.0) -> Array:
+    """FoE as (1 - epsilon) times the mean: (1 - epsilon) mean, which is -0.1 mean at 1.1
+    [ByzantineMomentum, nicehiro]"""
+    return (1 - epsilon) * honest.mean(axis=0)
+
+
+def foe_without_epsilon(honest: Array, epsilon: float = 1.0) -> Array:
+    """FoE that ignores epsilon: minus the mean [the released code, ByzFL's SignFlipping]"""
+    return -honest.mean(axis=0)
+
+
+def foe_of_the_sum(honest: Array, epsilon: float = 1.0) -> Array:
+    """FoE of the sum: -epsilon times the sum"""
+    return -epsilon * honest.sum(axis=0)
+
+
+def foe_of_the_median(honest: Array, epsilon: float = 1.0) -> Array:
+    """FoE of the median: -epsilon times the median"""
+    return -epsilon * np.median(honest, axis=0)
+
+
+# --- A Little Is Enough -------------------------------------------------------------------------------------
+
+
+def alie_plus(honest: Array, z: float) -> Array:
+    """ALIE with plus: mean + z std [IOS]"""
+    return honest.mean(axis=0) + z * honest.std(axis=0)
+
+
+def alie_ddof_1(honest: Array, z: float) -> Array:
+    """ALIE with ddof 1: mean - z std with divisor h - 1, or 0 for a single model [He et al. 2022]"""
+    return honest.mean(axis=0) - z * honest.std(axis=0, ddof=min(1, len(honest) - 1))
+
+
+def alie_plus_ddof_1(honest: Array, z: float) -> Array:
+    """ALIE with plus and ddof 1: mean + z std with divisor h - 1, NaN for a single model
+    [ByzFL's ALittleIsEnough(tau = z), whose text has divisor h]"""
+    return honest.mean(axis=0) + z * honest.std(axis=0, ddof=1)
+
+
+def alie_without_mean(honest: Array, z: float) -> Array:
+    """ALIE without the mean: the standard deviation alone"""
+    return honest.std(axis=0)
+
+
+def alie_without_mean_ddof_1(honest: Array, z: float) -> Array:
+    """ALIE without the mean, ddof 1: the standard deviation alone, with divisor h - 1, NaN for a single model
+    [the released code (over all workers)]"""
+    return honest.std(axis=0, ddof=1)
+
+
+def alie_plus_variance(honest: Array, z: float) -> Array:
+    """ALIE with the variance: mean + z variance [BRAVO (z = 2)]"""
+    return honest.mean(axis=0) + z * honest.var(axis=0)
+
+
+def alie_minus_variance(honest: Array, z: float) -> Array:
+    """ALIE with minus the variance: mean - z variance"""
+    return honest.mean(axis=0) - z * honest.var(axis=0)
+
+
+def alie_fixed_z(honest: Array, z: float) -> Array:
+    """ALIE with z = 1.5: mean - 1.5 std, whatever z is [Baruch et al. 2019 (the authors' code)]"""
+    return honest.mean(axis=0) - 1.5 * honest.std(axis=0)
+
+
+def alie_by_squares(honest: Array, z: float) -> Array:
+    """ALIE by the mean of the squares: std as sqrt(mean(x^2) - mean(x)^2), which cancels far from the origin"""
+    mean = honest.mean(axis=0)
+    return mean - z * np.sqrt(np.maximum((honest**2).mean(axis=0) - mean**2, 0))
+
+
+# --- ALIE's z -----------------------------------------------------------------------------------------------
 
 
 def quantile(p: float) -> float:
+    """Phi^-1(p), or 0 where that is infinite."""
     return float(ndtri(p)) if 0 < p < 1 else 0.0
 
 
-def supporters(n: int, f: int) -> int:
-    return max(n // 2 + 1 - f, 1)
+def z_over_n(n: int, f: int) -> float:
+    """z by (n - s) / n: Phi^-1((n - s) / n)"""
+    return quantile((n - (n // 2 + 1 - f)) / n) if 2 * f < n else 0.0
 
 
-VARIANTS = {
-    "sign-flip": (
-        Variant(
-            "sign flip that ignores sigma",
-            "-w, whatever sigma is",
-            "He et al. 2022 (bit flip)",
-            lambda W, sigma=1.0: -W,
-            (([[-1]], 0.5), ([[0, 1]], 2)),
-        ),
-        Variant(
-            "sign flip times 4",
-            "-4 w, whatever sigma is",
-            "Peng et al. 2021",
-            lambda W, sigma=1.0: -4 * W,
-            (([[1]], 1), ([[0, 1]], 1)),
-        ),
-        Variant(
-            "minus the mean of the models",
-            "-sigma times the mean, the same for all: Fall of Empires",
-            "ByzFL's SignFlipping, IOS, MoNNA (of the honest models, with sigma 1)",
-            lambda W, sigma=1.0: np.tile(-sigma * W.mean(axis=0), (len(W), 1)),
-            (([[0], [1]], 1), ([[0], [0], [1]], 1)),
-        ),
-        Variant("no flip", "sigma w", "", lambda W, sigma=1.0: sigma * W, (([[1]], 1), ([[0, 1]], 1))),
-    ),
-    "arbitrary": (
-        Variant(
-            "one signal per model",
-            "each model times its first signal",
-            "the released code has one per tensor; Li et al. 2020 likewise",
-            lambda W, signals: signals[:, :1] * W,
-            (([[0, 1]], [[1, 0]]), ([[0, 1], [0, 0]], [[0, 1], [0, 0]])),
-        ),
-        Variant(
-            "one signal for all",
-            "all models times the first signal",
-            "",
-            lambda W, signals: signals[0, 0] * W,
-            (([[0, 1]], [[1, 0]]), ([[0, 0, 1]], [[0, 0, 1]])),
-        ),
-        Variant(
-            "signals added",
-            "w + signals",
-            "",
-            lambda W, signals: W + signals,
-            (([[0]], [[1]]), ([[0, 0]], [[0, 1]])),
-        ),
-        Variant(
-            "the signals alone",
-            "without the model",
-            "",
-            lambda W, signals: signals + 0 * W,
-            (([[0]], [[1]]), ([[0, 0]], [[0, 1]])),
-        ),
-        Variant(
-            "(1 + signals) times the model",
-            "a relative error",
-            "",
-            lambda W, signals: W + signals * W,
-            (([[1]], [[0]]), ([[1, 0]], [[0, 0]])),
-        ),
-    ),
-    "fall-of-empires": (
-        Variant(
-            "FoE with plus",
-            "epsilon times the mean",
-            "",
-            lambda h, e=1.0: e * h.mean(axis=0),
-            (([[1]], 1), ([[0, 1]], 1)),
-        ),
-        Variant(
-            "FoE as (1 - epsilon) times the mean",
-            "(1 - epsilon) mean, which is -0.1 mean at 1.1",
-            "ByzantineMomentum, nicehiro",
-            lambda h, e=1.0: (1 - e) * h.mean(axis=0),
-            (([[1]], 1), ([[0, 1]], 1)),
-        ),
-        Variant(
-            "FoE that ignores epsilon",
-            "minus the mean",
-            "the released code, ByzFL's SignFlipping",
-            lambda h, e=1.0: -h.mean(axis=0),
-            (([[-1]], 0.5), ([[0, 1]], 2)),
-        ),
-        Variant(
-            "FoE of the sum",
-            "-epsilon times the sum",
-            "",
-            lambda h, e=1.0: -e * h.sum(axis=0),
-            (([[0], [1]], 1), ([[0], [0], [1]], 1)),
-        ),
-        Variant(
-            "FoE of the median",
-            "-epsilon times the median",
-            "",
-            lambda h, e=1.0: -e * np.median(h, axis=0),
-            (([[0], [0], [1]], 1), ([[0, 0], [0, 0], [0, 1]], 1)),
-        ),
-    ),
+def z_over_n_half(n: int, f: int) -> float:
+    """z by (n - s) / n, s = floor((n + 1) / 2) - f: Phi^-1((n - s) / n)
+    [IOS, n being the number of neighbours]"""
+    return quantile((n - max((n + 1) // 2 - f, 1)) / n)
+
+
+def z_with_attackers(n: int, f: int) -> float:
+    """s with the attackers in it: s = floor(n / 2 + 1)"""
+    return quantile((n - f - (n // 2 + 1)) / (n - f))
+
+
+def minus_z(n: int, f: int) -> float:
+    """minus z: Phi^-1(s / h)"""
+    return -alie_z(n, f)
+
+
+def z_of_half(n: int, f: int) -> float:
+    """s = ceil(n / 2) - f: half instead of a majority, for even n"""
+    return quantile((n - f - max(-(-n // 2) - f, 1)) / (n - f))
+
+
+def z_1_5(n: int, f: int) -> float:
+    """z = 1.5: fixed [Baruch et al. 2019 (the authors' code), ByzFL, ByzantineMomentum]"""
+    return 1.5
+
+
+def z_10(n: int, f: int) -> float:
+    """z = 10: fixed [He et al. 2022, on MNIST]"""
+    return 10.0
+
+
+TABLE = {
+    "sign-flip": (flip_without_sigma, flip_times_4, flipped_mean, no_flip),
+    "arbitrary": (one_signal_per_model, one_signal_for_all, signals_added, signals_alone, relative_error),
+    "fall-of-empires": (foe_plus, foe_one_minus, foe_without_epsilon, foe_of_the_sum, foe_of_the_median),
     "alie": (
-        Variant(
-            "ALIE with plus",
-            "mean + z std",
-            "IOS",
-            lambda h, z: h.mean(axis=0) + z * std(h),
-            (([[0], [1]], 1), ([[0], [0], [1]], 1)),
-        ),
-        Variant(
-            "ALIE with ddof 1",
-            "mean - z std with divisor h - 1, or 0 for a single model",
-            "He et al. 2022",
-            lambda h, z: h.mean(axis=0) - z * std(h, min(1, len(h) - 1)),
-            (([[0], [1]], 1), ([[0], [0], [1]], 1)),
-        ),
-        Variant(
-            "ALIE with plus and ddof 1",
-            "mean + z std with divisor h - 1, NaN for a single model",
-            "ByzFL's ALittleIsEnough(tau = z), whose text has divisor h",
-            lambda h, z: h.mean(axis=0) + z * std(h, 1),
-            (([[0], [1]], 1), ([[0], [0], [1]], 1)),
-        ),
-        Variant(
-            "ALIE without the mean",
-            "the standard deviation alone",
-            "",
-            lambda h, z: std(h),
-            (([[1]], 1), ([[0, 1]], 1)),
-        ),
-        Variant(
-            "ALIE without the mean, ddof 1",
-            "the standard deviation alone, with divisor h - 1, NaN for a single model",
-            "the released code (over all workers)",
-            lambda h, z: std(h, 1),
-            (([[0], [1]], 1), ([[0], [1], [5]], 2)),
-        ),
-        Variant(
-            "ALIE with the variance",
-            "mean + z variance",
-            "BRAVO (z = 2)",
-            lambda h, z: h.mean(axis=0) + z * h.var(axis=0),
-            (([[0], [1]], 1), ([[0], [0], [1]], 1)),
-        ),
-        Variant(
-            "ALIE with minus the variance",
-            "mean - z variance",
-            "",
-            lambda h, z: h.mean(axis=0) - z * h.var(axis=0),
-            (([[0], [1]], 1), ([[0], [0], [1]], 1)),
-        ),
-        Variant(
-            "ALIE with z = 1.5",
-            "mean - 1.5 std, whatever z is",
-            "Baruch et al. 2019 (the authors' code)",
-            lambda h, z: h.mean(axis=0) - 1.5 * std(h),
-            (([[0], [1]], 1), ([[0], [0], [1]], 1)),
-        ),
-        Variant(
-            "ALIE by the mean of the squares",
-            "std as sqrt(mean(x^2) - mean(x)^2), which cancels far from the origin",
-            "",
-            lambda h, z: h.mean(axis=0) - z * np.sqrt(np.maximum((h**2).mean(axis=0) - h.mean(axis=0) ** 2, 0)),
-            (
-                ([[100000002], [100000003], [100000004], [100000005]], 1),
-                ([[100000002], [100000003], [100000004], [100000005], [100000000]], 1),
-            ),
-        ),
+        alie_plus, alie_ddof_1, alie_plus_ddof_1, alie_without_mean, alie_without_mean_ddof_1,
+        alie_plus_variance, alie_minus_variance, alie_fixed_z, alie_by_squares,
     ),
-    "alie-z": (
-        Variant(
-            "z by (n - s) / n",
-            "Phi^-1((n - s) / n)",
-            "",
-            lambda n, f: quantile((n - (n // 2 + 1 - f)) / n) if 2 * f < n else 0.0,
-            ((3, 1), (4, 1)),
-        ),
-        Variant(
-            "z by (n - s) / n, s = floor((n + 1) / 2) - f",
-            "Phi^-1((n - s) / n)",
-            "IOS, n being the number of neighbours",
-            lambda n, f: quantile((n - max((n + 1) // 2 - f, 1)) / n),
-            ((4, 0), (6, 0)),
-        ),
-        Variant(
-            "s with the attackers in it",
-            "s = floor(n / 2 + 1)",
-            "",
-            lambda n, f: quantile((n - f - (n // 2 + 1)) / (n - f)),
-            ((4, 1), (5, 1)),
-        ),
-        Variant("minus z", "Phi^-1(s / h)", "", lambda n, f: -attacks.alie_z(n, f), ((3, 0), (4, 0))),
-        Variant(
-            "s = ceil(n / 2) - f",
-            "half instead of a majority, for even n",
-            "",
-            lambda n, f: quantile((n - f - max(-(-n // 2) - f, 1)) / (n - f)),
-            ((4, 0), (6, 0)),
-        ),
-        Variant(
-            "z = 1.5",
-            "fixed",
-            "Baruch et al. 2019 (the authors' code), ByzFL, ByzantineMomentum",
-            lambda n, f: 1.5,
-            ((1, 0), (2, 0)),
-        ),
-        Variant("z = 10", "fixed", "He et al. 2022, on MNIST", lambda n, f: 10.0, ((1, 0), (2, 0))),
-    ),
-}
+    "alie-z": (z_over_n, z_over_n_half, z_with_attackers, minus_z, z_of_half, z_1_5, z_10),
+}  # fmt: skip

@@ -1,290 +1,243 @@
 """Variants of the loss, the local steps and the mixing weights."""
 
 from collections.abc import Callable
+from functools import wraps
 
 import numpy as np
 
-from refimpl import layers
-from refimpl.audit.variant import Variant
+from refimpl.arrays import Array
+from refimpl.layers import softmax_cross_entropy as cross_entropy
 from refimpl.related.mixing import metropolis_weights
 
-cross_entropy = layers.softmax_cross_entropy
+# --- Softmax cross-entropy ----------------------------------------------------------------------------------
 
 
-def overflowing(z: np.ndarray, y: np.ndarray) -> np.ndarray:
-    z_y = z[np.arange(len(y)), y]
-    return np.where(y >= 0, np.log(np.exp(z).sum(axis=1)) - z_y, 0)
+def overflowing(z: Array, y: Array) -> Array:
+    """cross-entropy that overflows: log(sum exp z) without subtracting the maximum"""
+    return np.where(y >= 0, np.log(np.exp(z).sum(axis=1)) - z[np.arange(len(y)), y], 0)
 
 
-def clipped(z: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """-log(p + 1e-8) of the softmax."""
+def padding_as_last_class(z: Array, y: Array) -> Array:
+    """padding counts as the last class: label -1 picks the last column, as Python's indices do
+    [numpy indexing]"""
+    return cross_entropy(z, y % z.shape[1])
+
+
+def of_the_sigmoid(z: Array, y: Array) -> Array:
+    """cross-entropy of the sigmoid: the softmax cross-entropy of 1 / (1 + exp(-z))
+    [the released code on Spambase]"""
+    return cross_entropy(1 / (1 + np.exp(-z)), y)
+
+
+def of_the_softmax(z: Array, y: Array) -> Array:
+    """cross-entropy of the softmax: the softmax is taken twice: of z, and inside the loss
+    [torch's CrossEntropyLoss on probabilities]"""
+    below_top = z - z.max(axis=1, keepdims=True)
+    return cross_entropy(np.exp(below_top - np.log(np.exp(below_top).sum(axis=1, keepdims=True))), y)
+
+
+def in_bits(z: Array, y: Array) -> Array:
+    """in bits: the logarithm to base 2"""
+    return cross_entropy(z, y) / np.log(2)
+
+
+def guarded_log(z: Array, y: Array) -> Array:
+    """-log(p + 1e-8): the probability plus a guard against log(0) [a common guard]"""
     p = np.exp(-cross_entropy(z, np.maximum(y, 0)))
     return np.where(y >= 0, -np.log(p + 1e-8), 0)
 
 
-def adam(
-    corrected: bool = True,
-    step: Callable = lambda m, v: m / (np.sqrt(v) + 1e-8),
-    betas: tuple[float, float] = (0.9, 0.999),
-    later: int = 0,
-) -> Callable:
-    """Adam with something changed; `later` is added to the step's number."""
+def probability(z: Array, y: Array) -> Array:
+    """the probability: p_y without the logarithm"""
+    return np.where(y >= 0, np.exp(-cross_entropy(z, y)), 0)
 
-    def compute(w: np.ndarray, gradients: np.ndarray, mu: float) -> np.ndarray:
-        m = v = np.zeros_like(w)
-        for t, g in enumerate(gradients, start=1 + later):
-            m, v = betas[0] * m + (1 - betas[0]) * g, betas[1] * v + (1 - betas[1]) * g * g
-            m_hat, v_hat = (m / (1 - betas[0] ** t), v / (1 - betas[1] ** t)) if corrected else (m, v)
-            w = w - mu * step(m_hat, v_hat)
+
+def divided_by_rows(z: Array, y: Array) -> Array:
+    """divided by the number of rows: so that the sum is the mean"""
+    return cross_entropy(z, y) / len(y)
+
+
+# --- SGD ----------------------------------------------------------------------------------------------------
+
+
+def uphill(w: Array, g: Array, mu: float) -> Array:
+    """SGD uphill: w + mu g"""
+    return w + mu * g
+
+
+def divided_by_mu(w: Array, g: Array, mu: float) -> Array:
+    """a step of g / mu: w - g / mu"""
+    return w - g / mu
+
+
+def normalised_gradient(w: Array, g: Array, mu: float) -> Array:
+    """a step of mu along g / |g|: the gradient is normalised"""
+    return w - mu * g / max(np.sqrt((g * g).sum()), 1e-12)
+
+
+def signs(w: Array, g: Array, mu: float) -> Array:
+    """the signs of the gradient: w - mu sign(g) [signSGD]"""
+    return w - mu * np.sign(g)
+
+
+def step_alone(w: Array, g: Array, mu: float) -> Array:
+    """the step alone: -mu g"""
+    return -mu * g + 0 * w
+
+
+# --- Adam ---------------------------------------------------------------------------------------------------
+
+Step = Callable[[Array, Array, Array, float, int], tuple[Array, Array]]
+
+
+def path(step: Step) -> Callable[[Array, Array, float], Array]:
+    """The parameters after a step for each of the gradients (T, d); the step itself is its __wrapped__."""
+
+    @wraps(step)
+    def compute(w: Array, gradients: Array, mu: float) -> Array:
+        memory = np.zeros((2, *w.shape), w.dtype)
+        for t, g in enumerate(gradients, start=1):
+            w, memory = step(w, g, memory, mu, t)
         return w
 
     return compute
 
 
-def epsilon_hat(w: np.ndarray, gradients: np.ndarray, mu: float) -> np.ndarray:
-    """eps is added before the second moment is corrected."""
-    m = v = np.zeros_like(w)
-    for t, g in enumerate(gradients, start=1):
-        m, v = 0.9 * m + 0.1 * g, 0.999 * v + 0.001 * g * g
-        w = w - mu * np.sqrt(1 - 0.999**t) / (1 - 0.9**t) * m / (np.sqrt(v) + 1e-8)
-    return w
+def moments(g: Array, memory: Array, beta1: float = 0.9, beta2: float = 0.999) -> Array:
+    m, v = memory
+    return np.stack([beta1 * m + (1 - beta1) * g, beta2 * v + (1 - beta2) * g * g])
 
 
-def forgetful(w: np.ndarray, gradients: np.ndarray, mu: float) -> np.ndarray:
-    for t, g in enumerate(gradients, start=1):
-        m_hat, v_hat = 0.1 * g / (1 - 0.9**t), 0.001 * g * g / (1 - 0.999**t)
-        w = w - mu * m_hat / (np.sqrt(v_hat) + 1e-8)
-    return w
+def corrected(memory: Array, t: int, beta1: float = 0.9, beta2: float = 0.999) -> tuple[Array, Array]:
+    m, v = memory
+    return m / (1 - beta1**t), v / (1 - beta2**t)
 
 
-def mixing(edge: Callable[[np.ndarray, np.ndarray], np.ndarray], itself: int = 0) -> Callable:
-    """Symmetric weights edge(d_i, d_j); `itself` is added to the degrees."""
-
-    def compute(graph: np.ndarray) -> np.ndarray:
-        edges = graph & ~np.eye(len(graph), dtype=bool)
-        d = edges.sum(axis=1) + itself
-        W = np.where(edges, edge(d[:, None], d), 0.0)
-        return W + np.diag(1 - W.sum(axis=1))
-
-    return compute
+@path
+def adam_uncorrected(w: Array, g: Array, memory: Array, mu: float, t: int) -> tuple[Array, Array]:
+    """Adam without bias correction: w - mu m / (sqrt(v) + eps)"""
+    m, v = memory = moments(g, memory)
+    return w - mu * m / (np.sqrt(v) + 1e-8), memory
 
 
-# A path of three workers, and two that hear each other.
-THREE_AND_TWO = [[1, 1, 0, 0, 0], [1, 1, 1, 0, 0], [0, 1, 1, 0, 0], [0, 0, 0, 1, 1], [0, 0, 0, 1, 1]]
+@path
+def adam_eps_inside(w: Array, g: Array, memory: Array, mu: float, t: int) -> tuple[Array, Array]:
+    """Adam with eps inside of the root: w - mu m_hat / sqrt(v_hat + eps)"""
+    m, v = corrected(memory := moments(g, memory), t)
+    return w - mu * m / np.sqrt(v + 1e-8), memory
 
-VARIANTS = {
+
+@path
+def adam_eps_uncorrected(w: Array, g: Array, memory: Array, mu: float, t: int) -> tuple[Array, Array]:
+    """Adam with eps before the correction: the step size is corrected by sqrt(1 - beta2^t) / (1 - beta1^t), eps
+    is not
+    [Kingma and Ba's second form (epsilon hat); TensorFlow, Keras]"""
+    m, v = memory = moments(g, memory)
+    return w - mu * np.sqrt(1 - 0.999**t) / (1 - 0.9**t) * m / (np.sqrt(v) + 1e-8), memory
+
+
+@path
+def adam_from_2(w: Array, g: Array, memory: Array, mu: float, t: int) -> tuple[Array, Array]:
+    """Adam that counts from 2: t is one too many in the correction"""
+    m, v = corrected(memory := moments(g, memory), t + 1)
+    return w - mu * m / (np.sqrt(v) + 1e-8), memory
+
+
+@path
+def adam_beta2_0_99(w: Array, g: Array, memory: Array, mu: float, t: int) -> tuple[Array, Array]:
+    """Adam with beta2 = 0.99: instead of 0.999"""
+    m, v = corrected(memory := moments(g, memory, beta2=0.99), t, beta2=0.99)
+    return w - mu * m / (np.sqrt(v) + 1e-8), memory
+
+
+@path
+def adam_eps_1e_7(w: Array, g: Array, memory: Array, mu: float, t: int) -> tuple[Array, Array]:
+    """Adam with eps 1e-7: instead of 1e-8"""
+    m, v = corrected(memory := moments(g, memory), t)
+    return w - mu * m / (np.sqrt(v) + 1e-7), memory
+
+
+@path
+def adam_without_momentum(w: Array, g: Array, memory: Array, mu: float, t: int) -> tuple[Array, Array]:
+    """Adam without momentum: RMSprop with bias correction: beta1 = 0"""
+    m, v = corrected(memory := moments(g, memory, beta1=0), t, beta1=0)
+    return w - mu * m / (np.sqrt(v) + 1e-8), memory
+
+
+@path
+def adam_forgetful(w: Array, g: Array, memory: Array, mu: float, t: int) -> tuple[Array, Array]:
+    """Adam that forgets: both moments start at 0 in every step"""
+    m, v = corrected(moments(g, 0 * memory), t)
+    return w - mu * m / (np.sqrt(v) + 1e-8), memory
+
+
+@path
+def sgd_for_adam(w: Array, g: Array, memory: Array, mu: float, t: int) -> tuple[Array, Array]:
+    """SGD: the moments are not used"""
+    return w - mu * g, memory
+
+
+# --- Metropolis weights -------------------------------------------------------------------------------------
+
+
+def mixing(graph: Array, edge: Callable[[Array, Array], Array], itself: int = 0) -> Array:
+    """Symmetric weights edge(d_i, d_j), and the rest on the diagonal; `itself` is added to the degrees."""
+    edges = graph & ~np.eye(len(graph), dtype=bool)
+    d = edges.sum(axis=1) + itself
+    W = np.where(edges, edge(d[:, None], d), 0.0)
+    return W + np.diag(1 - W.sum(axis=1))
+
+
+def without_plus_1(graph: Array) -> Array:
+    """Metropolis weights without the + 1: 1 / max(d_i, d_j), with which an even ring never averages
+    [mh.m of CVX's examples (Boyd's group)]"""
+    return mixing(graph, lambda i, j: 1 / np.maximum(np.maximum(i, j), 1))
+
+
+def degrees_with_itself(graph: Array) -> Array:
+    """degrees that count the worker itself: 1 / (2 + max(d_i, d_j)): row sums of a matrix with ones on its
+    diagonal"""
+    return mixing(graph, lambda i, j: 1 / (1 + np.maximum(i, j)), itself=1)
+
+
+def neighbourhood_mean(graph: Array) -> Array:
+    """the mean of the neighbourhood: 1 / (1 + d_i), whose columns need not sum to 1
+    [Peng et al. 2021, BRIDGE's DGD]"""
+    return graph / graph.sum(axis=1, keepdims=True)
+
+
+def min_for_max(graph: Array) -> Array:
+    """min for max: 1 / (1 + min(d_i, d_j))"""
+    return mixing(graph, lambda i, j: 1 / (1 + np.minimum(i, j)))
+
+
+def largest_degree(graph: Array) -> Array:
+    """the largest degree of all: 1 / (1 + max_k d_k) on every edge"""
+    return mixing(graph, lambda i, j: 1 / (1 + np.maximum(i, j).max()) + 0 * (i + j))
+
+
+def lazy(graph: Array) -> Array:
+    """lazy Metropolis weights: half of them, and half of the identity"""
+    return (metropolis_weights(graph) + np.eye(len(graph))) / 2
+
+
+def no_weight_for_itself(graph: Array) -> Array:
+    """no weight for itself: a diagonal of 0"""
+    return metropolis_weights(graph) * ~np.eye(len(graph), dtype=bool)
+
+
+TABLE = {
     "softmax-cross-entropy": (
-        Variant(
-            "cross-entropy that overflows",
-            "log(sum exp z) without subtracting the maximum",
-            "",
-            overflowing,
-            (([[0, 1000]], [0]), ([[0, 0, 1000]], [0])),
-        ),
-        Variant(
-            "padding counts as the last class",
-            "label -1 picks the last column, as Python's indices do",
-            "numpy indexing",
-            lambda z, y: cross_entropy(z, y % z.shape[1]),
-            (([[0, 0]], [-1]), ([[0, 0], [0, 0]], [0, -1])),
-        ),
-        Variant(
-            "cross-entropy of the sigmoid",
-            "the softmax cross-entropy of 1 / (1 + exp(-z))",
-            "the released code on Spambase",
-            lambda z, y: cross_entropy(1 / (1 + np.exp(-z)), y),
-            (([[0, 1]], [0]), ([[0, 0], [0, 1]], [0, 0])),
-        ),
-        Variant(
-            "cross-entropy of the softmax",
-            "the softmax is taken twice: of z, and inside the loss",
-            "torch's CrossEntropyLoss on probabilities",
-            lambda z, y: cross_entropy(
-                np.exp(
-                    z
-                    - z.max(axis=1, keepdims=True)
-                    - np.log(np.exp(z - z.max(axis=1, keepdims=True)).sum(axis=1, keepdims=True))
-                ),
-                y,
-            ),
-            (([[0, 1]], [0]), ([[0, 0], [0, 1]], [0, 0])),
-        ),
-        Variant(
-            "in bits",
-            "the logarithm to base 2",
-            "",
-            lambda z, y: cross_entropy(z, y) / np.log(2),
-            (([[0, 0]], [0]), ([[0, 0, 0]], [0])),
-        ),
-        Variant(
-            "-log(p + 1e-8)",
-            "the probability plus a guard against log(0)",
-            "a common guard",
-            clipped,
-            (([[0, 0]], [0]), ([[0, 0, 0]], [0])),
-        ),
-        Variant(
-            "the probability",
-            "p_y without the logarithm",
-            "",
-            lambda z, y: np.where(y >= 0, np.exp(-cross_entropy(z, y)), 0),
-            (([[0, 0]], [0]), ([[0, 0, 0]], [0])),
-        ),
-        Variant(
-            "divided by the number of rows",
-            "so that the sum is the mean",
-            "",
-            lambda z, y: cross_entropy(z, y) / len(y),
-            (([[0, 0], [0, 0]], [0, 0]), ([[0, 0, 0], [0, 0, 0]], [0, 0])),
-        ),
+        overflowing, padding_as_last_class, of_the_sigmoid, of_the_softmax, in_bits, guarded_log, probability,
+        divided_by_rows,
     ),
-    "sgd": (
-        Variant(
-            "SGD uphill", "w + mu g", "", lambda w, g, mu: w + mu * g, (([0], [1], 1), ([0, 0], [0, 1], 1))
-        ),
-        Variant(
-            "a step of g / mu",
-            "w - g / mu",
-            "",
-            lambda w, g, mu: w - g / mu,
-            (([0], [1], 0.5), ([0, 0], [0, 1], 0.5)),
-        ),
-        Variant(
-            "a step of mu along g / |g|",
-            "the gradient is normalised",
-            "",
-            lambda w, g, mu: w - mu * g / max(np.sqrt((g * g).sum()), 1e-12),
-            (([0], [2], 1), ([0, 0], [0, 2], 1)),
-        ),
-        Variant(
-            "the signs of the gradient",
-            "w - mu sign(g)",
-            "signSGD",
-            lambda w, g, mu: w - mu * np.sign(g),
-            (([0], [2], 1), ([0, 0], [0, 2], 1)),
-        ),
-        Variant(
-            "the step alone",
-            "-mu g",
-            "",
-            lambda w, g, mu: -mu * g + 0 * w,
-            (([1], [0], 1), ([1, 0], [0, 0], 1)),
-        ),
-    ),
+    "sgd": (uphill, divided_by_mu, normalised_gradient, signs, step_alone),
     "adam": (
-        Variant(
-            "Adam without bias correction",
-            "w - mu m / (sqrt(v) + eps)",
-            "",
-            adam(corrected=False),
-            (([0], [[1]], 1), ([0, 0], [[0, 1]], 1)),
-        ),
-        Variant(
-            "Adam with eps inside of the root",
-            "w - mu m_hat / sqrt(v_hat + eps)",
-            "",
-            adam(step=lambda m, v: m / np.sqrt(v + 1e-8)),
-            (([0], [[1]], 1), ([0, 0], [[0, 1]], 1)),
-        ),
-        Variant(
-            "Adam with eps before the correction",
-            "the step size is corrected by sqrt(1 - beta2^t) / (1 - beta1^t), eps is not",
-            "Kingma and Ba's second form (epsilon hat); TensorFlow, Keras",
-            epsilon_hat,
-            (([0], [[1]], 1), ([0, 0], [[0, 1]], 1)),
-        ),
-        Variant(
-            "Adam that counts from 2",
-            "t is one too many in the correction",
-            "",
-            adam(later=1),
-            (([0], [[1]], 1), ([0, 0], [[0, 1]], 1)),
-        ),
-        Variant(
-            "Adam with beta2 = 0.99",
-            "instead of 0.999",
-            "",
-            adam(betas=(0.9, 0.99)),
-            (([0], [[0], [1]], 1), ([0, 0], [[0, 0], [0, 1]], 1)),
-        ),
-        Variant(
-            "Adam with eps 1e-7",
-            "instead of 1e-8",
-            "",
-            adam(step=lambda m, v: m / (np.sqrt(v) + 1e-7)),
-            (([0], [[1]], 1), ([0, 0], [[0, 1]], 1)),
-        ),
-        Variant(
-            "Adam without momentum",
-            "RMSprop with bias correction: beta1 = 0",
-            "",
-            adam(betas=(0.0, 0.999)),
-            (([0], [[0], [1]], 1), ([0, 0], [[0, 0], [0, 1]], 1)),
-        ),
-        Variant(
-            "Adam that forgets",
-            "both moments start at 0 in every step",
-            "",
-            forgetful,
-            (([0], [[1], [0]], 1), ([0, 0], [[0, 1], [0, 0]], 1)),
-        ),
-        Variant(
-            "SGD",
-            "the moments are not used",
-            "",
-            lambda w, g, mu: w - mu * g.sum(axis=0),
-            (([0], [[1]], 1), ([0, 0], [[0, 1]], 1)),
-        ),
+        adam_uncorrected, adam_eps_inside, adam_eps_uncorrected, adam_from_2, adam_beta2_0_99, adam_eps_1e_7,
+        adam_without_momentum, adam_forgetful, sgd_for_adam,
     ),
     "metropolis-weights": (
-        Variant(
-            "Metropolis weights without the + 1",
-            "1 / max(d_i, d_j), with which an even ring never averages",
-            "mh.m of CVX's examples (Boyd's group)",
-            mixing(lambda i, j: 1 / np.maximum(np.maximum(i, j), 1)),
-            (([[1, 1], [1, 1]],), ([[1, 1, 0], [1, 1, 0], [0, 0, 1]],)),
-        ),
-        Variant(
-            "degrees that count the worker itself",
-            "1 / (2 + max(d_i, d_j)): row sums of a matrix with ones on its diagonal",
-            "",
-            mixing(lambda i, j: 1 / (1 + np.maximum(i, j)), itself=1),
-            (([[1, 1], [1, 1]],), ([[1, 1, 0], [1, 1, 0], [0, 0, 1]],)),
-        ),
-        Variant(
-            "the mean of the neighbourhood",
-            "1 / (1 + d_i), whose columns need not sum to 1",
-            "Peng et al. 2021, BRIDGE's DGD",
-            lambda A: A / A.sum(axis=1, keepdims=True),
-            (([[1, 1, 1], [1, 1, 0], [1, 0, 1]],), ([[1, 1, 1, 0], [1, 1, 0, 0], [1, 0, 1, 0], [0, 0, 0, 1]],)),
-        ),
-        Variant(
-            "min for max",
-            "1 / (1 + min(d_i, d_j))",
-            "",
-            mixing(lambda i, j: 1 / (1 + np.minimum(i, j))),
-            (([[1, 1, 1], [1, 1, 0], [1, 0, 1]],), ([[1, 1, 1, 0], [1, 1, 0, 0], [1, 0, 1, 0], [0, 0, 0, 1]],)),
-        ),
-        Variant(
-            "the largest degree of all",
-            "1 / (1 + max_k d_k) on every edge",
-            "",
-            mixing(lambda i, j: 1 / (1 + np.maximum(i, j).max()) + 0 * (i + j)),
-            ((THREE_AND_TWO,), ([row[::-1] for row in THREE_AND_TWO[::-1]],)),
-        ),
-        Variant(
-            "lazy Metropolis weights",
-            "half of them, and half of the identity",
-            "",
-            lambda A: (metropolis_weights(A) + np.eye(len(A))) / 2,
-            (([[1, 1], [1, 1]],), ([[1, 1, 0], [1, 1, 0], [0, 0, 1]],)),
-        ),
-        Variant(
-            "no weight for itself",
-            "a diagonal of 0",
-            "",
-            lambda A: metropolis_weights(A) * ~np.eye(len(A), dtype=bool),
-            (([[1]],), ([[1, 0], [0, 1]],)),
-        ),
+        without_plus_1, degrees_with_itself, neighbourhood_mean, min_for_max, largest_degree, lazy,
+        no_weight_for_itself,
     ),
-}
+}  # fmt: skip

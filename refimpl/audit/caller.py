@@ -1,0 +1,266 @@
+"""How a function is called: with the arrays that it takes, on copies, under a time limit."""
+
+import inspect
+import math
+import sys
+import threading
+import time
+from collections.abc import Callable, Sequence
+from contextlib import redirect_stdout
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from refimpl.audit.cases import FAR, Case, Inputs, agree, tolerances
+from refimpl.audit.kinds import KINDS, cases_of
+from refimpl.audit.small_inputs import Small
+
+SECONDS = 4.0  # for all cases together
+
+
+class Answer(NamedTuple):
+    """What came back from one call."""
+
+    value: Any = None  # an array on the host, or a dictionary of them
+    problem: str = ""  # why there is no value, in a line
+    dtype: str = ""  # of what was returned
+    wrote: tuple[int, ...] = ()  # which arguments are no longer what they were
+    late: bool = False  # no answer within the time limit
+
+
+# --- Forms of input -----------------------------------------------------------------------------------------
+
+
+def _tensor(array: np.ndarray) -> Any:
+    return sys.modules["torch"].tensor(array.copy())  # torch has no negative strides
+
+
+def _rows(array: np.ndarray, entry: Callable[[np.ndarray], Any]) -> list:
+    return [entry(row) for row in array] if array.ndim > 1 else array.tolist()
+
+
+FORMS: dict[str, Callable[[np.ndarray], Any]] = {
+    "numpy": lambda array: array.copy(),
+    "torch": _tensor,
+    "list of arrays": lambda array: _rows(array, np.copy),
+    "list of tensors": lambda array: _rows(array, _tensor),
+    "lists": lambda array: array.tolist(),
+}
+
+
+def available() -> list[str]:
+    """The forms that can be tried. Torch is never imported here: whatever takes tensors has imported it."""
+    return [form for form in FORMS if "torch" in sys.modules or form not in ("torch", "list of tensors")]
+
+
+def in_form(form: str, value: Any) -> Any:
+    """A copy of an argument; lists and named tuples are copied with all that they hold, and keep their type."""
+    if isinstance(value, np.ndarray):
+        return FORMS[form](value)
+    if isinstance(value, list | tuple):
+        parts = [in_form(form, part) for part in value]
+        return type(value)(*parts) if hasattr(value, "_fields") else type(value)(parts)
+    return value
+
+
+def on_host(value: Any) -> np.ndarray:
+    """A returned value as a numpy array of numbers; raises ValueError if that cannot be."""
+    if isinstance(value, list | tuple):
+        value = [on_host(entry) for entry in value]
+    elif hasattr(value, "detach"):
+        value = value.detach().cpu().numpy()
+    try:
+        array = np.asarray(value)
+    except ValueError:
+        array = np.asarray(None)
+    if array.dtype.kind not in "biuf":
+        raise ValueError(f"returns {_named(value)}, not an array of numbers")
+    return array
+
+
+def dtype_of(value: Any) -> str:
+    """The dtype of an array or tensor, "" for anything else."""
+    return str(getattr(value, "dtype", "")).removeprefix("torch.")
+
+
+def _named(value: Any) -> str:
+    if isinstance(value, list):
+        return f"a sequence of {len(value)} that do not form an array"
+    return "None" if value is None else f"a {type(value).__name__}"
+
+
+# --- The function -------------------------------------------------------------------------------------------
+
+
+class Caller:
+    """A function with what was found out about how to call it, and what its answers mean."""
+
+    def __init__(self, function: Callable, kind: str, form: str = "", limit: float = 3.0) -> None:
+        self.function, self.name, self.kind, self.form, self.limit = function, kind, KINDS[kind], form, limit
+        self.cases = list(cases_of(kind))
+        self.fixed = self.kind.optional and not _takes(function, len(self.kind.arguments))
+        if self.fixed:  # it has no such parameter: only the default is asked
+            self.cases = [self.cut(case) for case in self.cases if case.inputs[-1] == 1]
+        self.arguments = self.kind.arguments[: len(self.cases[0].inputs)]
+        self.indices = False  # does it return the number of the chosen model?
+        self.narrow = False  # does it answer float64 in float32?
+
+    # --- Calling it -----------------------------------------------------------------------------------------
+
+    def __call__(self, inputs: Inputs) -> Answer:
+        """Its answer to one set of inputs."""
+        return self.answers([inputs])[0]
+
+    def answers(self, many: Sequence[Inputs], seconds: float = math.inf) -> list[Answer]:
+        """Its answers, in order, until it hangs or the time is over; at least one.
+
+        They are computed in a thread of their own, which is left behind if the function hangs. (A call that
+        holds the interpreter's lock for good, in somebody's C code, cannot be left.)
+        """
+        answers: list[Answer] = []
+        stop, end = threading.Event(), time.monotonic() + seconds
+
+        def work() -> None:
+            for inputs in many:
+                answers.append(self._call(inputs))
+                if stop.is_set() or time.monotonic() > end:
+                    return
+
+        thread = threading.Thread(target=work, daemon=True)
+        with redirect_stdout(sys.stderr):  # what the function prints is no part of a report
+            thread.start()
+            if self._waited(thread, answers):
+                return answers
+        stop.set()
+        return [*answers, Answer(problem=f"no answer within {self.limit:g} s", late=True)]
+
+    def _waited(self, thread: threading.Thread, answers: list[Answer]) -> bool:
+        """Waits for the thread as long as answers come; False if one of them took too long."""
+        known, last = 0, time.monotonic()
+        while thread.is_alive():
+            thread.join(self.limit / 20)
+            if len(answers) > known:
+                known, last = len(answers), time.monotonic()
+            elif time.monotonic() - last > self.limit and thread.is_alive():
+                return False
+        return True
+
+    def _call(self, inputs: Inputs) -> Answer:
+        given, kept = ([in_form(self.form, value) for value in inputs] for _ in range(2))
+        try:
+            with np.errstate(all="ignore"):
+                returned = self.function(*given)
+            value = self.read(returned, inputs)
+        except BaseException as error:  # whatever it raises, sys.exit() included, is its answer
+            return Answer(problem=f"{type(error).__name__}: {_line(error)}")
+        wrote = tuple(i for i, (a, b) in enumerate(zip(given, kept, strict=True)) if not same(a, b))
+        return Answer(value, dtype=dtype_of(returned), wrote=wrote)
+
+    def choose_form(self) -> str:
+        """Finds out how the function takes arrays; returns why it cannot be called, or ""."""
+        probe = next((case for case in self.cases if case.telling), self.cases[0])
+        problems = {}
+        for form in [self.form] if self.form else available():
+            self.form = form
+            answer = self(probe.inputs)
+            problems[form] = answer.problem or misfit(probe, answer)
+            if not problems[form] or answer.late:
+                self.narrow = answer.dtype == "float32"
+                return problems[form]
+        shapes = [problem for problem in problems.values() if problem.startswith("returns")]
+        if shapes:
+            return f"{shapes[0]}; it has to be {self.kind.call}: see --call for another way to call it"
+        lines = [f"with {form}: {problem}" for form, problem in problems.items()]
+        if len(set(problems.values())) == 1:
+            lines = [next(iter(problems.values()))]
+        return "\n".join([f"it cannot be called as {self.kind.call}", *lines])
+
+    def ask(self) -> list[tuple[Case, Answer]]:
+        """Its answers, until it hangs or the time is over. Cases come in an order that allows that."""
+        if self.narrow:  # then it is asked in single precision, and not about finer differences
+            self.cases = [self.narrowed(case) for case in self.cases if case.group != FAR]
+        answers = self.answers([case.inputs for case in self.cases], SECONDS)
+        return list(zip(self.cases, answers, strict=False))
+
+    # --- Reading its answers --------------------------------------------------------------------------------
+
+    def cut(self, case: Case) -> Case:
+        """The case without an argument that the function does not take."""
+        return case._replace(inputs=case.inputs[:-1]) if self.fixed else case
+
+    def read(self, returned: Any, inputs: Inputs) -> Any:
+        """A returned value in the form of the definition's answer; for the number of a model, that model."""
+        if self.kind.steps:
+            return {name: on_host(value) for name, value in self.kind.steps(returned).items()}
+        value = on_host(returned)
+        if not self.kind.selects or np.ndim(value) or value.dtype.kind not in "iu":
+            return value
+        self.indices, i = True, int(value)
+        if not 0 <= i < len(inputs[0]):
+            raise ValueError(f"returns the number {i} of {len(inputs[0])} models")
+        return inputs[0][i]
+
+    def small(self, draw: Small) -> Inputs:
+        """Small inputs that it takes."""
+        assert self.kind.small
+        return self.kind.small(draw)[: len(self.arguments)]
+
+    def case(self, inputs: Inputs) -> Case:
+        """The case of any inputs. Raises ValueError if the definition refuses them."""
+        return Case("", "", inputs, self.kind.answer(inputs), *tolerances(""))
+
+    def narrowed(self, case: Case) -> Case:
+        """The case in single precision."""
+        inputs = tuple(single(value) for value in case.inputs)
+        expected = None if case.expected is None else self.kind.answer(inputs)
+        return case._replace(name=f"{case.name}, in float32", inputs=inputs, expected=expected)
+
+    def differs(self, inputs: Inputs, clearly: bool) -> bool:
+        """Whether it leaves the definition there; `clearly`: and no tie decides which model is chosen."""
+        try:
+            case = self.case(inputs)
+        except ValueError:
+            return False
+        if clearly and not np.array_equal(case.expected, self.case((inputs[0][::-1], *inputs[1:])).expected):
+            return False
+        answer = self(tuple(map(single, inputs)) if self.narrow else inputs)
+        return not answer.late and not agree(case, case.expected, answer.value)
+
+
+def single(value: Any) -> Any:
+    """An array of floats in single precision, anything else as it is."""
+    floats = isinstance(value, np.ndarray) and value.dtype.kind == "f"
+    return value.astype(np.float32) if floats else value
+
+
+def misfit(case: Case, answer: Answer) -> str:
+    """Why an answer does not have the form of the expected one, or ""."""
+    expected, value = (v["W"] if isinstance(v, dict) else v for v in (case.expected, answer.value))
+    if np.shape(value) == np.shape(expected):
+        return ""
+    return f"returns shape {np.shape(value)} where {np.shape(expected)} is expected"
+
+
+def _takes(function: Callable, count: int) -> bool:
+    """Whether it can be called with so many arguments; True if that cannot be known."""
+    try:
+        inspect.signature(function).bind(*range(count))
+    except TypeError:
+        return False
+    except ValueError:
+        pass
+    return True
+
+
+def _line(error: BaseException) -> str:
+    text = " ".join(str(error).split())
+    return text if len(text) <= 160 else f"{text[:157]}..."
+
+
+def same(a: Any, b: Any) -> bool:
+    """Whether two arguments are equal in every number, NaN to NaN."""
+    if isinstance(a, list | tuple):
+        return len(a) == len(b) and all(same(x, y) for x, y in zip(a, b, strict=True))
+    if isinstance(a, np.ndarray) or hasattr(a, "detach"):
+        return np.array_equal(on_host(a), on_host(b), equal_nan=on_host(a).dtype.kind == "f")
+    return a is b or a == b or (a != a and b != b)

@@ -1,0 +1,32 @@
+"""The configuration of a run."""
+
+from dataclasses import dataclass
+
+Edges = tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True)
+class Config:
+    """A run: everything that its numbers depend on, and the device."""
+
+    task: str  # a name in TASKS; likewise attack, optimizer, partition and features
+    rule: str  # a name in RULES, or in related.SYSTEMS
+    attack: str
+    seed: int
+    workers: int
+    attackers: int
+    epochs: int
+    graph: str | Edges  # a name for `graphs.build`, or the edges
+    risk: str
+    optimizer: str
+    lr: float
+    batch_size: int
+    partition: str
+    features: str
+    dtype: str
+    released: tuple[str, ...] = ()  # names in `released.DIFFERENCES`
+    l2: float = 0.0
+    graph_schedule: str | tuple[Edges, ...] = ""  # for systems: for `schedules.build`; "": none
+    plain: bool = False  # run the specification itself
+    gpu: bool = False
+    device: int = 0  # which GPU

@@ -1,0 +1,108 @@
+"""How a command ends, and its worker processes with it: by a signal, into a closed pipe, on a full disk."""
+
+import contextlib
+import functools
+import multiprocessing
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import TextIO
+
+
+def ended(command: Callable[[], int], interrupted: str = "interrupted") -> int:
+    """Runs the command and returns its exit status; reports failures from outside in one line on stderr.
+
+    130 after Ctrl-C and 143 after SIGTERM, which stops worker processes as Ctrl-C does. 1 if a file or standard
+    output can't be written, or memory runs out. 141 if nobody reads standard output any more, without a word.
+    """
+    open_closed_streams()
+    with sigterm_like_ctrl_c():
+        try:
+            try:
+                return command()
+            finally:
+                sys.stdout.flush()  # now: when Python ends it is too late to say anything
+        except KeyboardInterrupt as stop:
+            say(f"\n{interrupted}")
+            return 128 + (stop.args[0] if stop.args else signal.SIGINT)
+        except BrokenPipeError:
+            discard(sys.stdout)
+            return 141
+        except (OSError, MemoryError) as error:
+            discard(sys.stdout)
+            say(reason(error))
+            return 1
+
+
+def reason(error: BaseException) -> str:
+    """What went wrong, in one line, with the file's name if it is about one."""
+    text = str(error)
+    if isinstance(error, OSError) and error.filename is not None:
+        text = f"{error.filename}: {error.strerror}"
+    return " ".join(text.split()) or type(error).__name__
+
+
+def say(line: str) -> None:
+    """Prints the line on stderr, if anyone is there to read it: no run is lost because nobody is."""
+    try:
+        print(line, file=sys.stderr, flush=True)
+    except OSError:
+        discard(sys.stderr)
+
+
+def discard(stream: TextIO) -> None:
+    """Lets go of what the stream still holds, and of all that follows."""
+    with contextlib.suppress(OSError), open(os.devnull, "w") as nowhere:  # a notebook's stream is no file
+        os.dup2(nowhere.fileno(), stream.fileno())
+
+
+def open_closed_streams() -> None:
+    """Gives a command that was started without a standard stream (`2>&-`) one that leads nowhere.
+
+    Print would take stdout for a missing stderr, and the next file that is opened would be file number 2.
+    """
+    while (number := os.open(os.devnull, os.O_RDWR)) <= 2:
+        os.set_inheritable(number, True)
+    os.close(number)
+    sys.stdout = sys.stdout or open(os.devnull, "w")  # noqa: SIM115
+    sys.stderr = sys.stderr or open(os.devnull, "w")  # noqa: SIM115
+
+
+@contextlib.contextmanager
+def sigterm_like_ctrl_c() -> Iterator[None]:
+    """Within it, SIGTERM interrupts as Ctrl-C does, in the main thread; in others nothing changes."""
+
+    def stop(number: int, _: object) -> None:
+        raise KeyboardInterrupt(number)
+
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+@functools.cache  # one thread per process
+def end_with_parent() -> None:
+    """Ends a worker process at most about a second after its parent, which may have been killed without a word.
+
+    Ctrl-C is left to the parent, which stops its workers: they could only print where they happened to be. Does
+    nothing in a process that a user has started.
+    """
+    parent = multiprocessing.parent_process()
+
+    def watch(pid: int | None) -> None:
+        while os.getppid() == pid:
+            time.sleep(1)
+        os._exit(1)
+
+    if parent:
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGINT, signal.SIG_IGN)
+        threading.Thread(target=watch, args=[parent.pid], daemon=True).start()

@@ -1,0 +1,67 @@
+"""The tables that a configuration chooses from, and how worker processes come by a user's own entries.
+
+A worker process imports refimpl afresh and knows what the package ships. A user's script has run only in the
+main process, which therefore sends along what it has added.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from data_loaders.partition import PARTITIONS
+from refimpl.aggregate import RULES
+from refimpl.attacks import ATTACKS
+from refimpl.experiments.config import Config
+from refimpl.experiments.tasks import FEATURES, TASKS, method_of
+from refimpl.graphs import GRAPHS
+from refimpl.optim import OPTIMIZERS
+from refimpl.related import SYSTEMS
+from refimpl.related.schedules import SCHEDULES
+
+PACKAGES = ("refimpl", "data_loaders")
+TABLES: dict[str, dict[str, Any]] = {
+    "rule": RULES,
+    "system": SYSTEMS,
+    "attack": ATTACKS,
+    "graph": GRAPHS,
+    "graph_schedule": SCHEDULES,
+    "partition": PARTITIONS,
+    "features": FEATURES,
+    "optimizer": OPTIMIZERS,
+    "task": TASKS,
+}
+"""By the field of `Config` that names an entry, which is a named tuple; the field "rule" may name a system."""
+
+
+def entries(config: Config) -> list[Any]:
+    """The entries that a run uses; a graph given by its edges has none."""
+    names = {field: getattr(config, field) for field in TABLES if field not in ("rule", "system")}
+    found = [TABLES[field][n.partition(":")[0]] for field, n in names.items() if n and isinstance(n, str)]
+    return [method_of(config).entry, *found]
+
+
+def ours(function: Callable) -> bool:
+    """Whether it is a function of the package."""
+    return getattr(function, "__module__", "").partition(".")[0] in PACKAGES
+
+
+SHIPPED = {kind: dict(table) for kind, table in TABLES.items()}
+Added = dict[str, dict[str, Any]]  # entries by table and name
+
+
+def added() -> Added:
+    """The entries that a user has added or changed, or that use a function from outside of the package."""
+    return {
+        kind: {name: entry for name, entry in table.items() if foreign(entry, SHIPPED[kind].get(name))}
+        for kind, table in TABLES.items()
+    }
+
+
+def foreign(entry: Any, shipped: Any) -> bool:
+    """Whether an entry is not the one that the package ships, or has a function from outside of it."""
+    return entry is not shipped or not all(ours(field) for field in entry if callable(field))
+
+
+def install(entries: Added) -> None:
+    """Puts entries into the tables of this process."""
+    for kind, found in entries.items():
+        TABLES[kind].update(found)

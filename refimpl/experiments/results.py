@@ -1,0 +1,289 @@
+"""The result of a run: its JSON file, its row in a CSV file, and the results that either kind of file holds.
+
+A JSON file holds everything, under a seal. A CSV row keeps the configuration, the numbers after the last epoch
+and what computed them: small enough for a repository, so that runs made on different days add up.
+"""
+
+import csv
+import io
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from refimpl import methods
+from refimpl.attacks import ATTACKS
+from refimpl.experiments.config import Config
+from refimpl.experiments.fingerprint import code_of, sha256
+from refimpl.released import differences, differences_of
+
+FORMAT = 2  # of the JSON files
+
+
+@dataclass(frozen=True)
+class RunResult:
+    """A finished run.
+
+    A number of `history` that is NaN or infinite is None. A run that was read from a CSV row has its last epoch
+    only, and what the row does not hold is empty, 0 or NaN.
+    """
+
+    config: Config
+    attackers: list[int]
+    rounds_per_epoch: int
+    bytes_per_round: float  # that a worker sends to all its neighbours together, in the mean
+    evaluated: list[int]  # epochs after which the numbers of `history` were taken
+    history: dict[str, list[float | None]]
+    weights_at: dict[int, list[list[float]]]  # (N, N), by epoch; none if the rule gives no weights
+    accuracy: dict[str, list[float]]  # of each normal worker in the end, by test data
+    data: str  # digest of the data
+    code: str  # digest of the code that its numbers depend on
+    versions: dict[str, str]  # of refimpl and of what it is computed with
+    threads: int
+    seconds: float
+
+    def last(self, measure: str) -> float:
+        """A number after the last epoch; infinite if it was lost, as no file keeps infinity."""
+        *_, value = self.history.get(measure) or [None]
+        return math.inf if value is None else value
+
+    @property
+    def weights(self) -> list[list[float]] | None:
+        """The weights of the last round, (N, N); None if the rule gives none."""
+        return self.weights_at.get(self.config.epochs)
+
+
+Results = list[RunResult]
+Row = dict[str, Any]
+
+# --- The JSON file ------------------------------------------------------------------------------------------
+
+
+def as_json(result: RunResult) -> str:
+    """The text of the run's file."""
+    content = json.loads(json.dumps({"format": FORMAT, **asdict(result)}, allow_nan=False))
+    return json.dumps(content | {"sha256": seal(content)}, indent=1) + "\n"
+
+
+def seal(content: dict[str, Any]) -> str:
+    """The checksum of all that a repetition of the run would give again."""
+    return sha256({key: value for key, value in content.items() if key not in ("seconds", "sha256")})
+
+
+def from_json(content: Any) -> RunResult:
+    """The result in the JSON of a file. Raises ValueError unless it is of this format and as it was written."""
+    found = content.get("format", "none") if isinstance(content, dict) else "none"
+    if found != FORMAT:
+        raise ValueError(f"needs the result of a run in format {FORMAT}, got {found}")
+    if content.get("sha256") != seal(content):
+        raise ValueError("not as it was written")
+    config = Config(**{name: as_tuple(value) for name, value in content["config"].items()})
+    weights_at = {int(epoch): C for epoch, C in content["weights_at"].items()}
+    facts = {name: value for name, value in content.items() if name not in ("format", "sha256")}
+    return RunResult(**facts | {"config": config, "weights_at": weights_at})
+
+
+def as_tuple(value: Any) -> Any:
+    """The value with tuples for lists, as a configuration has them."""
+    return tuple(map(as_tuple, value)) if isinstance(value, list) else value
+
+
+def load(path: Path) -> RunResult:
+    """The result in a JSON file. Raises OSError or ValueError."""
+    return from_json(load_json(path))
+
+
+def load_json(path: Path) -> Any:
+    """The content of a JSON file, whatever it is. Raises OSError or ValueError."""
+    if not path.is_file():  # a pipe would keep us waiting
+        raise ValueError("not a file")
+    return json.loads(path.read_text(encoding="utf-8"))
+
+
+def is_run(content: Any) -> bool:
+    """Whether the content of a JSON file is a run's, in this format or another."""
+    return isinstance(content, dict) and {"config", "history"} <= set(content)
+
+
+# --- The CSV row --------------------------------------------------------------------------------------------
+
+FIELDS = {field.name: field.type for field in fields(Config)}
+SETTING = [name for name in FIELDS if name not in ("rule", "attack", "seed", "gpu", "device", "plain")]
+NUMBERS = ("worst_own", "mean_own", "worst_whole", "mean_whole", "highest_loss", "mean_loss", "not_finite")
+LISTENING = ("attacker_weight", "passing")
+COSTS = ("rounds_per_epoch", "bytes_per_round", "seconds")
+COLUMNS = [*FIELDS, *NUMBERS, *LISTENING, *COSTS, "data", "version", "code"]
+
+
+def as_row(result: RunResult) -> Row:
+    """The run's row; a cell is empty where the number was lost or is not known."""
+    row = config_cells(result.config)
+    row |= {name: result.history.get(name, [None])[-1] for name in (*NUMBERS, *LISTENING)}
+    row |= {"rounds_per_epoch": result.rounds_per_epoch or None}
+    row |= {name: None if math.isnan(x := getattr(result, name)) else x for name in COSTS[1:]}
+    row |= {"data": result.data, "version": result.versions["refimpl"], "code": result.code}
+    return {name: "" if value is None else value for name, value in row.items()}
+
+
+def config_cells(config: Config) -> Row:
+    """The cells of a configuration; of a graph or a schedule from a file, a digest of its edges."""
+    row = {name: getattr(config, name) for name in FIELDS} | {"released": " ".join(config.released)}
+    for name in ("graph", "graph_schedule"):
+        row[name] = row[name] if isinstance(row[name], str) else f"edges {sha256(row[name])[:8]}"
+    return row
+
+
+def from_row(row: dict[str, str]) -> RunResult:
+    """The run of a row."""
+    parse: dict[Any, Any] = {
+        int: int,
+        float: float,
+        bool: "True".__eq__,
+        tuple[str, ...]: lambda t: tuple(t.split()),
+    }
+    config = Config(**{name: parse.get(kind, str)(row[name]) for name, kind in FIELDS.items()})
+    sent, seconds = (float(row[name] or "nan") for name in COSTS[1:])
+    return RunResult(
+        config=config,
+        attackers=[],
+        rounds_per_epoch=int(row["rounds_per_epoch"] or 0),
+        bytes_per_round=sent,
+        evaluated=[config.epochs],
+        history={name: [float(row[name])] for name in (*NUMBERS, *LISTENING) if row[name]},
+        weights_at={},
+        accuracy={},
+        data=row["data"],
+        code=row["code"],
+        versions={"refimpl": row["version"]},
+        threads=0,
+        seconds=seconds,
+    )
+
+
+def as_csv(results: Results) -> str:
+    """The text of a CSV file, a row per run."""
+    return csv_text([as_row(run) for run in results])
+
+
+def csv_text(rows: list[Row]) -> str:
+    """The rows, below a header, as the text of a CSV file."""
+    buffer = io.StringIO()
+    writer = csv.DictWriter(buffer, list(rows[0]), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return buffer.getvalue()
+
+
+def read_rows(path: Path, columns: list[str]) -> list[dict[str, str]]:
+    """The rows of a CSV file. Raises ValueError if it has other columns."""
+    with path.open(newline="") as file:
+        rows = csv.DictReader(file)
+        found = list(rows.fieldnames or ())
+        if found != columns:
+            wrong = ", ".join(sorted(set(columns) ^ set(found))) or "their order"
+            raise ValueError(f"{path} needs the columns {' '.join(columns)}, got a difference in {wrong}")
+        return list(rows)
+
+
+# --- Many results -------------------------------------------------------------------------------------------
+
+
+def read(path: Path) -> Results:
+    """The runs in a folder or CSV file. Raises ValueError if there are none."""
+    found = list(map(from_row, read_rows(path, COLUMNS))) if path.is_file() else read_folder(path)
+    if not found:
+        raise ValueError(f"{path} needs results of runs, and has none")
+    for key, table in (("rule", methods.names()), ("attack", ATTACKS)):
+        if strange := {getattr(run.config, key) for run in found} - set(table):
+            raise ValueError(f"{path} needs runs of the package's own {key}s, got {', '.join(sorted(strange))}")
+    return each_once(found, path)
+
+
+def read_all(paths: Sequence[Path]) -> Results:
+    """The runs in several places, their last epochs; of one that is in two of them, the later place's."""
+    found: dict[tuple[str, ...], Row] = {}
+    for path in paths:
+        found |= {identity(run): as_row(run) for run in read(path)}
+    return [from_row({name: str(value) for name, value in row.items()}) for row in found.values()]
+
+
+def read_folder(folder: Path) -> Results:
+    """The runs in the JSON files of a folder; other JSON is left alone. Raises ValueError, naming the file."""
+    found = []
+    for path in sorted(folder.glob("*.json")):
+        try:
+            content = load_json(path)
+        except ValueError as error:
+            raise ValueError(f"{path} needs to be JSON, got {error}") from None
+        try:
+            found += [from_json(content)] if is_run(content) else []
+        except ValueError as error:
+            raise ValueError(f"{path}: {error}") from None
+    return found
+
+
+def identity(run: RunResult) -> tuple[str, ...]:
+    """What tells a run from all others, whatever it was computed on."""
+    cells = config_cells(run.config)
+    return tuple(str(cells[name]) for name in (*SETTING, "rule", "attack", "seed"))
+
+
+def each_once(results: Results, path: Path) -> Results:
+    """The runs; of several with the same configuration, left by different versions of the code, today's.
+
+    Raises ValueError if none of these is today's, or more than one.
+    """
+    same: dict[tuple[str, ...], Results] = {}
+    for run in results:
+        same.setdefault(identity(run), []).append(run)
+    found = []
+    for some in same.values():
+        now = [run for run in some if len(some) == 1 or run.code == code_of(run.config)]
+        if len(now) != 1:
+            c = some[0].config
+            which = f"{c.rule}, {c.attack}, seed {c.seed}"
+            raise ValueError(f"{path} needs one run of each configuration, got {len(some)} of {which}")
+        found += now
+    return found
+
+
+def groups(results: Results) -> list[Results]:
+    """Runs that differ in rule, attack and seed only, or in what computed them, together."""
+    found: dict[tuple[str, ...], Results] = {}
+    for run in results:
+        cells = config_cells(run.config)
+        found.setdefault(tuple(str(cells[name]) for name in SETTING), []).append(run)
+    return list(found.values())
+
+
+def describe_group(group: Results, among: Results) -> str:
+    """What a group has apart from others, as "attackers 6, risk batch"; the task and its sizes at least."""
+    facts = {name: getattr(group[0].config, name) for name in ("task", "workers", "attackers", "epochs")}
+    facts |= differing(group, among)
+    unspoken = "protocol paper" if facts.pop("released", None) is None else ""
+    words = [f"{name} {value}" for name, value in facts.items()]
+    if len(protocols := {protocol(run.config) for run in group}) == 1:
+        words += protocols - {unspoken}
+    return ", ".join(words)
+
+
+def differing(group: Results, among: Results) -> dict[str, str]:
+    """The options of a group in which not all of the runs agree."""
+    every, own = [config_cells(run.config) for run in among], config_cells(group[0].config)
+    names = [name for name in SETTING if len({cells[name] for cells in every}) > 1]
+    return {name: str(own[name]) or "none" for name in names}
+
+
+def protocol(config: Config) -> str:
+    """Names the protocol: the paper's, the released code's, or which differences of the latter are on."""
+    on = config.released
+    if not on:
+        return "protocol paper"
+    if set(on) != set(differences_of(config.task)):
+        return f"released {' '.join(on)}"
+    wanted = {name: value for difference in differences(on) for name, value in difference.options.items()}
+    found = {name: getattr(config, name) for name in wanted}
+    other = [f"{name} {found[name]}" for name in wanted if found[name] != wanted[name]]
+    return "protocol released" + (f" but {', '.join(other)}" if other else "")

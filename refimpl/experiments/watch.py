@@ -1,0 +1,225 @@
+"""What is running, how far it is, and how long the rest will take.
+
+A run writes how far it is into a small file beside its result, once a second, and the command that asked for it
+reads these files: so it also works for runs in other processes. How long a run takes is told by its own first
+rounds, or else by runs of the same kind.
+"""
+
+import contextlib
+import json
+import shutil
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from refimpl import train
+from refimpl.attacks import ATTACKS
+from refimpl.experiments.atomic import write
+from refimpl.experiments.config import Config
+from refimpl.experiments.process import say
+from refimpl.experiments.results import RunResult
+from refimpl.experiments.tasks import method_of
+from refimpl.experiments.words import duration, several
+
+EVERY = 1.0  # seconds between two reports of a run, and between two looks at them
+MINUTE = 60.0  # between two lines where there is no terminal
+LONG = 20.0  # seconds from which on it is worth a line of its own how long all will take
+
+
+# --- In the process of a run --------------------------------------------------------------------------------
+
+
+def path_of(result: Path) -> Path:
+    """The file in which a run tells how far it is, by that of its result."""
+    return result.with_name(f".{result.stem}.progress")
+
+
+def reporter(path: Path, rounds: int, epochs: int) -> Callable[[Callable[[], train.Progress]], None]:
+    """A function for `train.run` to call after a round: about once a second it writes how far the run is.
+
+    With the seconds that an epoch takes, from the second round on: the first one warms up.
+    """
+    first: tuple[float, int] | None = None
+    last = time.monotonic()
+
+    def after_round(progress: Callable[[], train.Progress]) -> None:
+        nonlocal first, last
+        now = time.monotonic()
+        if first is None:
+            first = now, progress().state.t
+        if now - last >= EVERY:
+            t, worst = progress().state.t, progress().history.get("worst_own", [])
+            facts = {"share": t / rounds, "epoch": t * epochs // rounds, "epochs": epochs}
+            facts["worst"] = worst[-1] if worst else None
+            if t > first[1]:
+                facts["pace"] = (now - first[0]) / (t - first[1]) * rounds / epochs
+            with contextlib.suppress(OSError):
+                write(path, json.dumps(facts))
+            last = time.monotonic()
+
+    return after_round
+
+
+# --- How long runs take -------------------------------------------------------------------------------------
+
+
+def kind_of(config: Config) -> Config:
+    """The configuration without what hardly changes how long an epoch takes.
+
+    Rules that score models take much longer than others, and without attackers more workers score.
+    """
+    attack = "lies" if ATTACKS[config.attack].lies else ""
+    same: dict[str, Any] = {"rule": method_of(config).kind, "attack": attack, "lr": 0.0}
+    return replace(config, seed=0, epochs=0, device=0, **same)
+
+
+def timed(results: Iterable[RunResult]) -> list[tuple[Config, float]]:
+    """The kinds of finished runs, and the seconds per epoch that each run took.
+
+    Runs of a rule or an attack that nobody knows here are left out.
+    """
+    found = []
+    for result in results:
+        with contextlib.suppress(KeyError, ValueError):
+            found.append((kind_of(result.config), result.seconds / result.config.epochs))
+    return found
+
+
+def paces(timed: Iterable[tuple[Config, float]]) -> dict[Config, float]:
+    """The mean seconds per epoch, by kind of run."""
+    found: dict[Config, list[float]] = {}
+    for kind, pace in timed:
+        found.setdefault(kind, []).append(pace)
+    return {kind: sum(some) / len(some) for kind, some in found.items()}
+
+
+# --- In the command that asked for runs ---------------------------------------------------------------------
+
+
+class Board:
+    """The runs of a command: what is done, what is running, how long the rest will take."""
+
+    def __init__(self, files: dict[Config, Path], jobs: int, before: Iterable[RunResult] = ()) -> None:
+        """`files` are those of the results to come, `jobs` at a time; `before` are results of earlier runs."""
+        self.files, self.jobs, self.timed = files, jobs, timed(before)
+        self.finished: dict[Config, RunResult] = {}
+        for path in files.values():
+            path_of(path).unlink(missing_ok=True)  # of a command that was stopped
+
+    def finish(self, result: RunResult) -> None:
+        """Counts a run as done."""
+        self.finished[result.config] = result
+        self.timed += timed([result])
+
+    def running(self) -> dict[Config, dict[str, Any]]:
+        """What the runs under way have written."""
+        found = {}
+        for config, path in self.files.items():
+            if config not in self.finished:
+                with contextlib.suppress(OSError, ValueError):
+                    found[config] = json.loads(path_of(path).read_text())
+        return found
+
+    def work(self) -> tuple[float, float, float]:
+        """Seconds of work: in all, left, and left of the longest run. NaN before the first rounds are done.
+
+        A kind of run that nothing is known of takes as long as the others do in the mean.
+        """
+        running = self.running()
+        now = {config: facts["pace"] for config, facts in running.items() if "pace" in facts}
+        known = paces([*self.timed, *((kind_of(config), pace) for config, pace in now.items())])
+        usual = sum(known.values()) / len(known) if known else float("nan")
+        whole = {c: c.epochs * now.get(c, known.get(kind_of(c), usual)) for c in self.files}
+        done = {c: 1.0 if c in self.finished else running.get(c, {"share": 0.0})["share"] for c in self.files}
+        left = [(1 - done[c]) * whole[c] for c in self.files]
+        return sum(whole.values()), sum(left), max(left)
+
+    def share(self) -> float:
+        """How much of the work is done, 0 to 1."""
+        whole, left, _ = self.work()
+        return 1 - left / whole if whole > 0 else 0.0
+
+    def left(self) -> float:
+        """Estimated seconds left; NaN before the first rounds are done."""
+        _, left, longest = self.work()
+        return max(left / self.jobs, longest)
+
+    def line(self) -> str:
+        """The whole board in a line of words."""
+        runs = [f"{len(self.finished)} of {several(len(self.files), 'run')} done"]
+        for config, now in self.running().items():
+            worst = "" if now["worst"] is None else f", worst {now['worst']:.2f}"
+            runs.append(f"{name_of(config)}: epoch {now['epoch'] + 1} of {now['epochs']}{worst}")
+        left = self.left()
+        return "; ".join(runs + ([f"about {duration(left)} left"] if left >= 0 else []))
+
+    def short_line(self) -> str:
+        """As much of the board as fits beside a bar in 80 columns; of the runs under way one, in turn."""
+        left, running = self.left(), self.running()
+        text = f"{len(self.finished)}/{len(self.files)}" + (f", {duration(left)} left" if left >= 0 else "")
+        if running:
+            config, now = list(running.items())[int(time.monotonic() / EVERY) % len(running)]
+            text += f"; {name_of(config)} {now['epoch'] + 1}/{now['epochs']}"
+            text += "" if now["worst"] is None else f" worst {now['worst']:.2f}"
+        return text
+
+
+def name_of(config: Config) -> str:
+    """A run's name among those of a command: adaptive_alie_seed0."""
+    return f"{config.rule}_{config.attack}_seed{config.seed}"
+
+
+def show_progress(results: Iterable[RunResult], board: Board) -> Iterator[RunResult]:
+    """Passes results through: on a terminal with a bar that moves, else with lines, one a minute at least."""
+    bar = progress_bar(total=1.0, bar_format="|{bar:6}| {desc}")
+    over = threading.Event()
+    watcher = threading.Thread(target=keep_showing, args=[board, bar, over], daemon=True)
+    watcher.start()
+    try:
+        for result in results:
+            board.finish(result)
+            if bar is None:
+                c, number = result.config, f"[{len(board.finished)}/{len(board.files)}]"
+                worst = f"worst {result.last('worst_own'):.2f} in {result.seconds:.1f} s"
+                say(f"{number} {c.rule} {c.attack} seed {c.seed}: {worst}")
+            yield result
+    finally:
+        over.set()
+        watcher.join()
+        if bar is not None:
+            bar.close()
+
+
+def progress_bar(**options: Any) -> Any:
+    """A bar of tqdm, to be updated; None where there is no terminal or no tqdm."""
+    if not sys.stderr.isatty():
+        return None
+    try:
+        from tqdm import tqdm
+    except ImportError:
+        return None
+    columns, rows = shutil.get_terminal_size()  # 80, 24 of a terminal that does not say
+    return tqdm(**options, ncols=columns, nrows=rows, leave=False)
+
+
+def keep_showing(board: Board, bar: Any, over: threading.Event) -> None:
+    """Shows the board until it is over: as a bar, or in lines.
+
+    A line comes as soon as it is known how long all will take, if that is long, and then every minute.
+    """
+    last, first = time.monotonic(), True
+    while not over.wait(EVERY):
+        if bar is not None:
+            bar.n = board.share()
+            bar.set_description_str(board.short_line())
+        elif first and board.left() >= LONG:
+            runs = several(len(board.files) - len(board.finished), "run")
+            say(f"about {duration(board.left())} for {runs}, {board.jobs} at a time")
+            first = False
+        elif time.monotonic() - last >= MINUTE:
+            say(board.line())
+            last, first = time.monotonic(), False

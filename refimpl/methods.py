@@ -1,0 +1,166 @@
+"""What a name after --rules means: a rule of the paper, a rule as its authors' code has it, or another system.
+
+`find` is the only place that knows which of these a name is, and `Method` is all that the rest of the program
+asks of it. The tables are read at each call: an entry that a user's script has added is found like any other.
+"""
+
+from collections.abc import Callable, Collection
+from contextlib import AbstractContextManager
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+from threadpoolctl import threadpool_limits
+
+from refimpl import related, released
+from refimpl.aggregate import RULES, Rule
+from refimpl.algorithm import Setting
+from refimpl.engine import Build
+from refimpl.engine import plain as plain_engine
+from refimpl.fast import engine as fast_engine
+from refimpl.fast import parallel
+from refimpl.fast import released as fast_released
+from refimpl.fast.networks import batched
+from refimpl.related import SYSTEMS, Schedule, System
+
+Differences = Collection[str]  # names in `released.DIFFERENCES`
+
+
+class Method(NamedTuple):
+    """A rule or a system, together with the engine that computes it."""
+
+    name: str
+    entry: Rule | System  # of its table: its label, what it is about, its reference
+    rule: str  # of the setting: a name in RULES, or "" if the rounds are a system's own
+    listens: bool  # does it need what the others send?
+    knows: str  # what a worker must know besides its own data and what it hears
+    kind: str  # methods of one kind take about as long as each other
+    network: Callable[[Any], Any]
+    """(the task's network) -> the network that is trained"""
+    engine: Callable[[Schedule | None], Build]
+    """(graph of each round, or None) -> what computes the rounds"""
+    threads: Callable[[int], AbstractContextManager]
+    """(number of threads) -> a context in which a run uses so many"""
+    check: Callable[[Setting, Schedule | None, int], None]
+    """(setting, graph of each round, number of rounds): raises ValueError if these cannot be computed"""
+    bytes_per_round: Callable[[Setting, Schedule | None, int], float]
+    """likewise -> bytes that a worker sends to all its neighbours, mean over workers and rounds"""
+    modules: tuple[str, ...]  # with all that they import, the code that its rounds are computed by
+
+
+def names() -> list[str]:
+    """All names that `find` knows, the paper's rules first."""
+    return [*RULES, *(name for name in SYSTEMS if name not in RULES)]
+
+
+def find(name: str, differences: Differences = (), plain: bool = False) -> Method:
+    """The method of that name with these differences of the released code; plain: as the specification has it.
+
+    Raises ValueError if there is none.
+    """
+    if name in RULES:
+        return of_rule(name, RULES[name], tuple(differences), plain)
+    if name in SYSTEMS:
+        return of_system(name, SYSTEMS[name], tuple(differences), plain)
+    raise ValueError(f"unknown rule {name!r}, choose from {', '.join(names())}")
+
+
+def schedule(text: str | related.Rounds, graph: np.ndarray, seed: int) -> Schedule | None:
+    """The graph of each round, from a name in SCHEDULES or pairs of workers by round; None of an empty text."""
+    return related.schedules.build(text, graph, seed) if text else None
+
+
+# --- Rules --------------------------------------------------------------------------------------------------
+
+
+def of_rule(name: str, rule: Rule, differences: tuple[str, ...], plain: bool) -> Method:
+    """Algorithm 1 with a rule of RULES: plain or fast, as the paper or as the released code has it."""
+    in_round = affecting_round(differences)
+    engines: dict[tuple[bool, bool], tuple[Build, str]] = {
+        (False, False): (fast_engine.engine, "refimpl.fast.engine"),
+        (False, True): (plain_engine, "refimpl.engine"),
+        (True, False): (partial(fast_released.engine, on=in_round), "refimpl.fast.released"),
+        (True, True): (partial(released.engine, on=in_round), "refimpl.released"),
+    }
+    engine, module = engines[bool(in_round), plain]
+
+    def check(s: Setting, schedule: Schedule | None, rounds: int) -> None:
+        if schedule:
+            raise ValueError(f"rule {name} needs a graph that stays the same, got a schedule: see --list")
+
+    return Method(
+        name,
+        rule,
+        rule=name,
+        listens=rule.listens,
+        knows=rule.needs,
+        kind="a rule that scores" if rule.scores else "a rule",
+        network=partial(changed_network, differences=differences),
+        engine=lambda schedule: engine,
+        threads=threads_of(plain),
+        check=check,
+        bytes_per_round=lambda s, schedule, rounds: model_bytes(s) if rule.listens else 0.0,
+        modules=(module, *released_module(differences)),
+    )
+
+
+def model_bytes(s: Setting) -> float:
+    """Bytes of one whole model to each neighbour, as in Algorithm 1: the mean over the workers."""
+    neighbours = (s.graph.sum() - len(s.graph)) / len(s.graph)
+    return float(neighbours * s.model.layout.size * s.X[0].dtype.itemsize)
+
+
+# --- Systems ------------------------------------------------------------------------------------------------
+
+
+def of_system(name: str, system: System, differences: tuple[str, ...], plain: bool) -> Method:
+    """A system of SYSTEMS: worker by worker, but through the network of `fast` unless it is plain."""
+
+    def engine(schedule: Schedule | None) -> Build:
+        """The system's own engine, with the network of `fast` unless it is plain."""
+        build = related.engine(name, schedule)
+        return build if plain else lambda s: build(s._replace(model=batched(s.model) or s.model))
+
+    def check(s: Setting, schedule: Schedule | None, rounds: int) -> None:
+        if on := affecting_round(differences):
+            raise ValueError(f"system {name} knows no {', '.join(on)}: needs a rule of the paper")
+        related.check(name, s, schedule, rounds)
+
+    fast = () if plain else ("refimpl.fast.networks",)
+    return Method(
+        name,
+        system,
+        rule="",
+        listens=True,
+        knows=system.needs,
+        kind=name,
+        network=partial(changed_network, differences=differences),
+        engine=engine,
+        threads=threads_of(plain),
+        check=check,
+        bytes_per_round=partial(related.bytes_per_round, name),
+        modules=("refimpl.related", *fast, *released_module(differences)),
+    )
+
+
+# --- Both ---------------------------------------------------------------------------------------------------
+
+
+def threads_of(plain: bool) -> Callable[[int], AbstractContextManager]:
+    """What gives a run its threads; plain code has one, and BLAS never more."""
+    return (lambda count: threadpool_limits(1)) if plain else parallel.threads
+
+
+def affecting_round(differences: tuple[str, ...]) -> tuple[str, ...]:
+    """The differences that change the round, which the engine must know."""
+    return tuple(released.affecting_round(differences)) if differences else ()
+
+
+def changed_network(model: Any, differences: tuple[str, ...]) -> Any:
+    """The network as the differences have it."""
+    return released.network(model, differences) if differences else model
+
+
+def released_module(differences: tuple[str, ...]) -> tuple[str, ...]:
+    """The module of the released code, if there are any differences: without, no run enters it."""
+    return ("refimpl.released",) if differences else ()

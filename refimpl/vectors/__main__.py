@@ -1,0 +1,8 @@
+"""`python -m refimpl.vectors check FILE.json ...`"""
+
+import sys
+
+from refimpl.vectors import main
+
+if __name__ == "__main__":
+    sys.exit(main())

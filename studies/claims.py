@@ -1,0 +1,345 @@
+"""What becomes of the paper's claims (Sec. 5), and of its figures, from the runs that are kept.
+
+    python studies/claims.py                # of docs/results
+    python studies/claims.py --markdown     # for a document
+    python studies/claims.py FILE.csv ...   # of files that report --format runs has written
+
+All numbers are the worst accuracy of the normal workers, each on its own test split, after the last epoch; ± is
+half of Student's 95 % interval, and a number without it is of one seed. Claims are judged by the seeds that
+adaptive was run with. "Significantly" is by a paired t-test over the seeds that all the compared rules have, at
+5 %, corrected by Holm, and so is "told apart". Compared are the paper's rules; `local`, which it leaves out,
+stands beside them. A rule that scores no models does not depend on the risk, and without an attack nothing
+depends on the number of attackers: such runs count for every setting that they belong to.
+"""
+
+import argparse
+import sys
+import textwrap
+from collections.abc import Collection
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from refimpl.aggregate import RULES
+from refimpl.attacks import ATTACKS
+from refimpl.experiments import results
+from refimpl.experiments.config import Config
+from refimpl.experiments.process import ended
+from refimpl.experiments.results import SETTING, Results, protocol
+from refimpl.experiments.statistics import interval, level_with
+from refimpl.experiments.tables import WIDTH
+from refimpl.experiments.tasks import TASKS
+from refimpl.experiments.words import several
+
+ROOT = Path(__file__).parents[1]
+BASELINES = ("average", "median", "trimmed-mean", "medoid", "krum")
+CLOSE = 0.05  # accuracies that differ by no more are comparable
+GUESSING = {"har": 1 / 6}  # the accuracy of a guess; below twice that a rule has failed to learn
+ATTACKED = ("sign-flip", "arbitrary", "foe", "alie")
+Numbers = dict[str, dict[int, float]]  # by rule and seed
+
+# Read off the supplement's figures by eye, to about 0.03: adaptive, then BASELINES.
+FIGURES: dict[tuple[str, int], dict[str, tuple[str, ...]]] = {  # by task and number of attackers, then attack
+    ("spambase", 3): {
+        "sign-flip": ("0.90", "0.35", "0.87", "0.8", "near 0", "near 0"),
+        "arbitrary": ("0.90", "0.5", "0.55", "0.8", "0.85", "0.85"),
+        "foe": ("0.90", "0.25", "0.5-0.88", "0.88", "0.88", "0.25"),
+        "alie": ("0.88", "0.45", "< 0.1", "< 0.1", "< 0.1", "< 0.1"),
+        "none": ("0.90", "0.85-0.9", "0.85-0.9", "0.85-0.9", "unstable", "unstable"),
+    },
+    ("har", 6): {  # its panel for sign flipping is the same image as those for arbitrary and FoE
+        "sign-flip": ("0.93", "0.1", "0.5-0.6", "0.5-0.6", "0.5-0.6", "0.68"),
+        "alie": ("0.87", "0.1", "0.1", "0.1", "0.1", "0.1"),
+        "none": ("0.92", *["0.68-0.75"] * 5),
+    },
+    ("mnist", 3): {"none": ("1.0", "0.45", "1.0", "0.45", "near 0", "near 0")},
+}
+
+
+class Setting(NamedTuple):
+    """Runs that differ in rule, attack and seed only."""
+
+    config: Config
+    columns: dict[str, Numbers]  # by attack
+    caption: str  # what the runs have in common
+    files: str
+
+
+def read(paths: list[Path]) -> list[Setting]:
+    """The settings of all files, under the protocol of the paper or of the released code."""
+    files = {format_path(path): whole(results.read(path)) for path in paths}
+    groups = results.groups([run for some in files.values() for run in some])
+    return sorted((setting(group[0].config, files) for group in groups), key=order)
+
+
+def whole(found: Results) -> Results:
+    """The runs of one protocol or the other, without those that have only some of their differences."""
+    return [run for run in found if protocol(run.config) in ("protocol paper", "protocol released")]
+
+
+def format_path(path: Path) -> str:
+    """The path as seen from the top of the repository."""
+    return str(path.relative_to(ROOT)) if path.is_relative_to(ROOT) else path.name
+
+
+def order(s: Setting) -> tuple[Any, ...]:
+    """The place of a setting: by task, more attackers first, the paper's protocol and risk first."""
+    c = s.config
+    return list(TASKS).index(c.task), -c.attackers, protocol(c), c.risk != "local"
+
+
+def setting(c: Config, files: dict[str, Results]) -> Setting:
+    """The setting of configuration c, with the numbers of all runs that belong to it."""
+    columns: dict[str, Numbers] = {}
+    used: dict[str, None] = {}
+    for name, runs in files.items():
+        for run in runs:
+            if belongs(run.config, c):
+                numbers = columns.setdefault(run.config.attack, {}).setdefault(run.config.rule, {})
+                numbers[run.config.seed] = run.last("worst_own")
+                used[name] = None
+    columns = {attack: columns[attack] for attack in ATTACKS if attack in columns}
+    configs = [run.config for runs in files.values() for run in runs]
+    return Setting(c, columns, caption(c, configs), ", ".join(used))
+
+
+def belongs(run: Config, c: Config) -> bool:
+    """Whether the run's numbers are those that setting c would have given."""
+    no_matter = {"risk"} if run.rule in RULES and not RULES[run.rule].scores else set()
+    no_matter |= set() if ATTACKS[run.attack].lies else {"attackers"}
+    return all(getattr(run, name) == getattr(c, name) for name in SETTING if name not in no_matter)
+
+
+def caption(c: Config, among: list[Config]) -> str:
+    """What the runs of a setting share: "har, 13 attackers, protocol paper, epochs 100, risk batch"."""
+    alike = [other for other in among if (other.task, other.released) == (c.task, c.released)]
+    names = [name for name in SETTING if name not in ("attackers", "epochs")]
+    apart = [name for name in names if len({getattr(config, name) for config in alike}) > 1]
+    facts = [f"{name} {getattr(c, name)}" for name in ["epochs", *apart]]
+    return ", ".join([c.task, f"{c.attackers} attackers", protocol(c), *facts])
+
+
+# --- The claims ---------------------------------------------------------------------------------------------
+
+
+def best(s: Setting) -> str | None:
+    """Adaptive aggregation is the best under every attack."""
+    columns = {attack: numbers for attack in ATTACKED if can_tell(numbers := compared(s, attack))}
+    if not columns:
+        return None
+    ahead, certain, local, facts = [], [], [], []
+    for attack, numbers in columns.items():
+        higher = [rule for rule in numbers if mean(numbers[rule]) > mean(numbers["adaptive"])]
+        level = level_with("adaptive", numbers)
+        ahead += [] if higher else [attack]
+        certain += [attack] if not higher and level == {"adaptive"} else []
+        alone = judged(s, attack).get("local")
+        local += [attack] if alone and mean(alone) > mean(numbers["adaptive"]) else []
+        if surely := [label(rule) for rule in higher if level and rule not in level]:
+            facts.append(f"Surely better under {attack}: {', '.join(surely)}.")
+    answer = "Yes" if len(certain) == len(columns) else "In the means" if len(ahead) == len(columns) else "No"
+    seeds = seeds_of([numbers["adaptive"] for numbers in columns.values()])
+    sure = f"significantly ahead of all others under {len(certain) or 'none'}"
+    how = f"{answer}: highest under {len(ahead)} of {several(len(columns), 'attack')} ({seeds}), {sure}."
+    facts += [f"`local` is higher under {len(local)}."] if local else []
+    return " ".join([how, *facts, *gaps(columns, ATTACKED)])
+
+
+def kept(s: Setting) -> str | None:
+    """Performance is kept without an attack: at most 0.05 below the best of the others."""
+    numbers = compared(s, "none")
+    if not can_tell(numbers):
+        return None
+    top = highest(numbers)
+    behind = mean(numbers[top]) - mean(numbers["adaptive"])
+    level = level_with("adaptive", numbers)
+    test = "" if not level else ", not told apart" if top in level else ", told apart"
+    answer = "Yes" if behind <= CLOSE else "No"
+    facts = f"{answer}: adaptive {with_seeds(numbers['adaptive'])}, {label(top)} {number(numbers[top])}{test}."
+    return " ".join([facts, *gaps({"none": numbers}, ["none"])])
+
+
+def others_fail(s: Setting) -> str | None:
+    """Under ALIE all others fail to learn on HAR: they stay below twice the accuracy of guessing."""
+    numbers = compared(s, "alie")
+    if s.config.task not in GUESSING or not can_tell(numbers):
+        return None
+    least = 2 * GUESSING[s.config.task]
+    others = sorted((rule for rule in numbers if rule != "adaptive"), key=lambda rule: mean(numbers[rule]))
+    learn = [f"{label(rule)} {number(numbers[rule])}" for rule in others if mean(numbers[rule]) >= least]
+    fails = mean(numbers["adaptive"]) < least
+    answer = "No, so does adaptive" if fails and not learn else "No" if learn or fails else "Yes"
+    span = " to ".join(
+        f"{number(numbers[rule])} ({label(rule)})" for rule in dict.fromkeys((others[0], others[-1]))
+    )
+    facts = [f"{answer}: adaptive {with_seeds(numbers['adaptive'])}, the others {span}."]
+    facts += [f"Not below {least:.2f}: {', '.join(learn)}."] if learn else []
+    return " ".join([*facts, *gaps({"alie": numbers}, ["alie"])])
+
+
+def comparable_on_mnist(s: Setting) -> str | None:
+    """CM and medoid are comparable to it on MNIST: at most 0.05 from it under every attack."""
+    far, cells = False, []
+    for attack in ATTACKED:
+        numbers = compared(s, attack)
+        for rule in ("median", "medoid"):
+            if "adaptive" in numbers and rule in numbers:
+                far |= abs(mean(numbers[rule]) - mean(numbers["adaptive"])) > CLOSE
+                cells.append(
+                    f"{label(rule)} {number(numbers[rule])} of {with_seeds(numbers['adaptive'])}, {attack}"
+                )
+    if s.config.task != "mnist" or not cells:
+        return None
+    return f"{'No' if far else 'Yes'}: {'; '.join(cells)}."
+
+
+CLAIMS = (best, kept, others_fail, comparable_on_mnist)
+
+
+def judged(s: Setting, attack: str) -> Numbers:
+    """The numbers under an attack, of the seeds that adaptive was run with, if it was."""
+    column = s.columns.get(attack, {})
+    seeds = column.get("adaptive") or {seed for by_seed in column.values() for seed in by_seed}
+    found = {rule: {k: by_seed[k] for k in by_seed if k in seeds} for rule, by_seed in column.items()}
+    return {rule: by_seed for rule, by_seed in found.items() if by_seed}
+
+
+def compared(s: Setting, attack: str) -> Numbers:
+    """The numbers of the paper's rules."""
+    column = judged(s, attack)
+    return {rule: column[rule] for rule in ("adaptive", *BASELINES) if rule in column}
+
+
+def can_tell(numbers: Numbers) -> bool:
+    """Whether adaptive and another rule were run."""
+    return "adaptive" in numbers and len(numbers) > 1
+
+
+def highest(numbers: Numbers) -> str:
+    """The best of the others."""
+    return max((rule for rule in numbers if rule != "adaptive"), key=lambda rule: mean(numbers[rule]))
+
+
+def gaps(columns: dict[str, Numbers], attacks: Collection[str]) -> list[str]:
+    """A sentence on what was not run."""
+    missing = [attack for attack in attacks if attack not in columns]
+    missing += [label(r) for r in BASELINES if any(r not in numbers for numbers in columns.values())]
+    return [f"Not run, or in part: {', '.join(missing)}."] if missing else []
+
+
+def mean(by_seed: dict[int, float]) -> float:
+    """The mean over the seeds."""
+    return float(np.mean(list(by_seed.values())))
+
+
+def number(by_seed: dict[int, float] | None) -> str:
+    """A number with its interval: "0.82±0.06", or "0.82" of one seed."""
+    if not by_seed:
+        return "-"
+    return f"{mean(by_seed):.2f}" + (f"±{interval(list(by_seed.values())):.2f}" if len(by_seed) > 1 else "")
+
+
+def with_seeds(by_seed: dict[int, float]) -> str:
+    """A number, and of how many seeds it is the mean: "0.82±0.06 (5 seeds)"."""
+    return f"{number(by_seed)} ({seeds_of([by_seed])})"
+
+
+def seeds_of(some: list[dict[int, float]]) -> str:
+    """How many seeds there are: "3 seeds", "1 to 3 seeds"."""
+    counts = [len(by_seed) for by_seed in some]
+    return f"{min(counts)} to {max(counts)} seeds" if min(counts) < max(counts) else several(counts[0], "seed")
+
+
+def label(rule: str) -> str:
+    """The name of a rule in a table."""
+    return RULES[rule].label
+
+
+# --- As text ------------------------------------------------------------------------------------------------
+
+
+def table(rows: list[list[str]], markdown: bool) -> str:
+    """The rows as a table, in text or in Markdown; the first is the header."""
+    if markdown:
+        rows = [rows[0], ["---"] * len(rows[0]), *rows[1:]]
+        return "\n".join(f"| {' | '.join(row)} |" for row in rows)
+    widths = [1 + max(map(len, column)) for column in zip(*rows, strict=True)]
+    return "\n".join(
+        "".join(f"{text:{w}}" for text, w in zip(row, widths, strict=True)).rstrip() for row in rows
+    )
+
+
+def claims(settings: list[Setting], markdown: bool) -> str:
+    """Each claim, with its answer for every setting that it can be asked of."""
+    rows, lines = [["claim", "runs", "answer"]], []
+    for claim in CLAIMS:
+        answers = {f"[{i}]": text for i, s in enumerate(settings, start=1) if (text := claim(s))} or {
+            "-": "not run"
+        }
+        rows += [[str(claim.__doc__), which, text] for which, text in answers.items()]
+        lines.append(textwrap.fill(str(claim.__doc__), WIDTH))
+        lines += [indented(f"{which} {text}") for which, text in answers.items()]
+    return table(rows, markdown) if markdown else "\n".join(lines)
+
+
+def indented(text: str, first: str = "  ") -> str:
+    """The text in lines of WIDTH, all but the first indented by six."""
+    return textwrap.fill(text, WIDTH, initial_indent=first, subsequent_indent=" " * 6, break_on_hyphens=False)
+
+
+def columns(s: Setting, markdown: bool) -> str:
+    """A table: under each attack adaptive, the best of the others, and the rules not told from adaptive."""
+    rows = [["attack", "seeds", "adaptive", "best other", "not told from adaptive", "local"]]
+    for attack in s.columns:
+        column, numbers = judged(s, attack), compared(s, attack)
+        others = [rule for rule in numbers if rule != "adaptive"]
+        other = f"{number(numbers[highest(numbers)])} {label(highest(numbers))}" if others else "-"
+        level = level_with("adaptive", numbers) if can_tell(numbers) else set()
+        alike = " ".join(label(rule) for rule in others if rule in level) or ("none" if level else "-")
+        seeds = seeds_of(list(column.values())).split(" seed")[0].replace(" to ", "-")
+        rows.append([attack, seeds, number(column.get("adaptive")), other, alike, number(column.get("local"))])
+    return table(rows, markdown)
+
+
+def beside(settings: list[Setting], task: str, attackers: int, markdown: bool) -> str:
+    """A table of what was read off the paper's figures, and of ours, of all seeds."""
+    rules = ("adaptive", *BASELINES)
+    rows: list[list[str]] = [["attack", "of", *map(label, rules)]]
+    for attack, values in FIGURES[task, attackers].items():
+        ours: dict[tuple[str, ...], int] = {}  # by the numbers, the first setting that has them
+        for i, s in enumerate(settings, start=1):
+            c, column = s.config, s.columns.get(attack, {})
+            if c.task == task and (c.attackers == attackers or not ATTACKS[attack].lies):
+                cells = tuple(number(column.get(rule)) for rule in rules)
+                ours.setdefault(cells, i)
+        rows.append([attack, "paper", *values])
+        ours.pop(("-",) * len(rules), None)
+        rows += [["", f"[{i}]", *cells] for cells, i in ours.items()]
+    return table(rows, markdown)
+
+
+def main(argv: list[str] | None = None) -> int:
+    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument("files", nargs="*", type=Path, help="CSV files of runs (docs/results)")
+    p.add_argument("--markdown", action="store_true", help="tables for a document")
+    options = p.parse_args(argv)
+    here = [path for task in TASKS for path in sorted((ROOT / "docs" / "results").glob(f"{task}*.csv"))]
+    try:
+        settings = read(options.files or here)
+    except (OSError, ValueError) as error:
+        print(f"{p.prog}: {error}", file=sys.stderr)
+        return 2
+    key = [indented(f"[{i}] {s.caption}; {s.files}", "") for i, s in enumerate(settings, start=1)]
+    print(("\n\n" if options.markdown else "\n").join(key), end="\n\n")
+    print(claims(settings, options.markdown))
+    for i, s in enumerate(settings, start=1):
+        print("", indented(f"[{i}] {s.caption}", ""), "", columns(s, options.markdown), sep="\n")
+    for task, attackers in FIGURES:
+        heading = f"Read off the paper's figures, to about 0.03, and ours: {task}, {attackers} attackers"
+        print(f"\n{heading}\n\n{beside(settings, task, attackers, options.markdown)}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(ended(main))

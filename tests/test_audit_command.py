@@ -1,0 +1,100 @@
+"""The command: python -m refimpl.audit."""
+
+import json
+import subprocess
+import sys
+import textwrap
+
+import pytest
+
+from refimpl.audit import KINDS, report
+from refimpl.audit.__main__ import main
+from refimpl.audit.variants import VARIANTS
+
+pytestmark = pytest.mark.usefixtures("patient")
+
+
+@pytest.fixture
+def rules(tmp_path, monkeypatch):
+    (tmp_path / "my_rules.py").write_text(
+        textwrap.dedent(
+            """
+            import numpy as np
+
+            print("imported")
+
+            def total(W):
+                return np.sum(W, axis=0)
+
+            class Mean:
+                def __init__(self, f):
+                    self.f = f
+
+                def __call__(self, W):
+                    return np.mean(W, axis=0)
+
+            number = 3
+            """
+        )
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    return tmp_path
+
+
+@pytest.mark.parametrize("target", ["my_rules:total", "{}/my_rules.py:total"])
+def test_command(rules, capsys, target):
+    assert main([target.format(rules), "--as", "average"]) == 1
+    out = capsys.readouterr().out
+    assert "judged as average: a known variant" in " ".join(out.split())
+    assert "the sum: not divided by n" in out
+    assert max(map(len, out.splitlines()[1:])) <= 80
+
+
+def test_command_with_another_call(rules, capsys):
+    assert main(["my_rules:Mean", "--as", "average", "--call", "lambda W: Mean(2)(W)"]) == 0
+    assert capsys.readouterr().out.startswith("lambda W: Mean(2)(W), judged as average: right\n")
+
+
+def test_command_as_json(rules, capsys):
+    assert main(["my_rules:total", "--as", "average", "--json"]) == 1
+    said = json.loads(capsys.readouterr().out)
+    assert said["variant"]["ordinary"]["agreed"] == said["variant"]["ordinary"]["of"]
+    assert said["difference"]["why"].startswith("coordinate 0: (0 + 1) / 2 = 0.5")
+    assert list(said) == list(report.Report._fields)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["my_rules:total"], "needs MODULE:FUNCTION and --as KIND"),
+        (["my_rules", "--as", "krum"], "needs MODULE:FUNCTION, got 'my_rules'"),
+        (["my_rules:medoid", "--as", "krum"], "my_rules has no medoid"),
+        (["my_rules:number", "--as", "krum"], "my_rules:number cannot be called"),
+        (["no_such_module:krum", "--as", "krum"], "cannot import no_such_module: ModuleNotFoundError: "),
+        (["no_such_file.py:krum", "--as", "krum"], "cannot import no_such_file.py: FileNotFoundError: "),
+        (["my_rules:total", "--as", "krum", "--call", "lambda W:"], "--call 'lambda W:': SyntaxError: "),
+        (["my_rules:total", "--as", "krum", "--form", "torch"], "--form torch needs torch"),
+        (["my_rules:total", "--as", "krum", "--limit", "0"], "--limit needs a positive number of seconds"),
+    ],
+)
+def test_a_bad_command_line_is_one_line(rules, capsys, monkeypatch, arguments, message):
+    monkeypatch.delitem(sys.modules, "torch", raising=False)  # another test may have imported it
+    assert main(arguments) == 2
+    err = capsys.readouterr().err.removeprefix("imported\n")  # what the module prints
+    assert err.startswith(f"refimpl.audit: {message}")
+    assert err.count("\n") == 1
+
+
+def test_a_reader_may_close_the_pipe():
+    command = f"{sys.executable} -m refimpl.audit --list | head -1"
+    done = subprocess.run(["bash", "-o", "pipefail", "-c", command], capture_output=True, text=True)
+    assert (done.returncode, done.stdout.count("\n"), done.stderr) == (0, 1, "")
+
+
+def test_the_list_names_every_kind_and_variant(capsys):
+    assert main(["--list"]) == 0
+    out = " ".join(capsys.readouterr().out.split())
+    for kind in KINDS:
+        assert f"{kind}: " in out
+        for variant in VARIANTS[kind]:
+            assert f"- {variant.name}: " in out

@@ -1,0 +1,188 @@
+"""The known variants: each comes back under its own name, and so does every mutant that the audit judges."""
+
+from unittest import mock
+
+import numpy as np
+import pytest
+from mutants import specification
+from telling_inputs import TELLING
+
+from refimpl import aggregate, algorithm, attacks, engine
+from refimpl.audit import KINDS, judge, report
+from refimpl.audit.cases import Case, agree, tolerances
+from refimpl.audit.kinds import cases_of
+from refimpl.audit.variants import VARIANTS, Variant
+
+pytestmark = pytest.mark.usefixtures("patient")
+ALL = [(kind, variant) for kind in KINDS for variant in VARIANTS[kind]]
+each_variant = pytest.mark.parametrize(("kind", "variant"), ALL, ids=[f"{k}: {v.name}" for k, v in ALL])
+ANSWERS = {}
+
+
+@pytest.fixture(autouse=True)
+def remembered(monkeypatch):
+    """A variant answers each case once for all tests."""
+    answer = Variant.answer
+
+    def once(self, case):
+        if not case.name:
+            return answer(self, case)
+        key = self.compute, case.name
+        if key not in ANSWERS:
+            ANSWERS[key] = answer(self, case)
+        return ANSWERS[key]
+
+    monkeypatch.setattr(Variant, "answer", once)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_kind_has_variants_with_names_of_their_own(kind):
+    names = [variant.name for variant in VARIANTS[kind]]
+    assert len(set(names)) == len(names) >= 4
+
+
+def comes_back(kind, variant):
+    said = judge(variant.compute, kind, shrinks=False)
+    assert said.status == report.DIFFERENT
+    assert said.variant.name == variant.name, said
+    assert said.variant.full
+    assert (said.variant.about, said.variant.used_by) == (variant.about, variant.used_by)
+
+
+@pytest.mark.parametrize("kind", ["adaptive-weights", "median", "alie", "adam"])
+def test_the_first_variant_comes_back_under_its_own_name(kind):
+    comes_back(kind, VARIANTS[kind][0])
+
+
+@pytest.mark.slow
+@each_variant
+def test_a_variant_comes_back_under_its_own_name(kind, variant):
+    comes_back(kind, variant)
+
+
+# --- Two inputs that tell it from the definition -----------------------------------------------------------
+
+
+def from_lists(arguments, given):
+    """Inputs that are written down as lists and numbers: arrays of float64, labels int64, graphs bool."""
+    dtypes = {"y": int, "graph": bool}
+    return tuple(
+        np.array(value, dtypes.get(name, float)) if isinstance(value, list) else value
+        for name, value in zip(arguments, given, strict=True)
+    )
+
+
+def telling_cases(kind, name):
+    for given in TELLING[kind][name]:
+        if kind == "round":
+            yield next(case for case in cases_of(kind) if case.name == given)
+        else:
+            inputs = from_lists(KINDS[kind].arguments, given)
+            yield Case("", "", inputs, KINDS[kind].answer(inputs), *tolerances(""))
+
+
+@each_variant
+def test_two_inputs_tell_a_variant_from_the_definition(kind, variant):
+    first, second = TELLING[kind][variant.name]
+    assert repr(first) != repr(second)
+    for case in telling_cases(kind, variant.name):
+        answer = variant.answer(case)
+        assert answer is not None
+        assert not agree(case, case.expected, answer)
+
+
+def test_every_telling_input_belongs_to_a_variant():
+    assert {(kind, name) for kind in TELLING for name in TELLING[kind]} == {(k, v.name) for k, v in ALL}
+
+
+# --- Mutants of a part --------------------------------------------------------------------------------------
+# A mutant of a definition is one of the variants. With a mutant of a part, the whole is judged.
+
+
+def krum(W, f):
+    return aggregate.krum(W, f)
+
+
+def medoid(W):
+    return aggregate.medoid(W)
+
+
+def round_(*inputs):
+    return algorithm.round_(*inputs)
+
+
+# What is judged when a part is patched, by the part. The functions look names up when they are called.
+WHOLE = {
+    "inverse_risk_weights": {"inverse-risk-weights": lambda r: aggregate.inverse_risk_weights(r)},
+    "average": {"average": lambda W: aggregate.average(W)},
+    "require_krum": {"krum": krum, "medoid": medoid},
+    "squared_distances": {"krum": krum, "medoid": medoid},
+    "row_of_least": {"krum": krum, "medoid": medoid},
+    "trim_count": {"round": round_},
+    "risk": {"round": round_},
+    "local_step": {"round": round_},
+    "foe": {"round": round_},
+    "alie": {"round": round_},
+}
+RIGHT = {  # where the report says what is not
+    "weights in float64": "changes dtype: float32 in, float64 out",
+    "average in float64": "changes dtype: float32 in, float64 out",
+    "Krum allows n = 2f + 2": "refuses 1 of 2 inputs that the definition refuses",
+}
+CLOSEST = {  # two mistakes in one, or half of one: the nearest name is right
+    "FoE over all workers": "attacks see all workers' models",
+    "ALIE on everybody, the attackers too": "attacks see all workers' models",
+    "an infinite entry is trusted": "L2 left out of the risk",
+}
+
+TABLES = (aggregate, attacks, attacks.ATTACKS, aggregate.RULES, algorithm, engine)
+NAMES = {variant.name for _, variant in ALL}
+
+
+def judged(where, name):
+    """What is judged when this name is patched, by kind."""
+    return WHOLE.get(name, {}) if any(where is table for table in TABLES) else {}
+
+
+JUDGED = [
+    pytest.param(*row[:4], kind, function, id=f"{row[0]} ({kind})")
+    for row in specification.MUTANTS
+    for kind, function in judged(row[1], row[2]).items()
+    if row[0] not in {variant.name for variant in VARIANTS[kind]} or row[2] != KINDS[kind].define.__name__
+]
+
+
+def test_no_mutant_of_what_is_judged_is_forgotten():
+    """A new one needs a variant of its name. Not asked about: whole numbers, ALIE by those who see less."""
+    seen = {parameters.values[0] for parameters in JUDGED} | NAMES
+    rows = [row for row in specification.MUTANTS if any(row[1] is table for table in TABLES)]
+    left = {row[2] for row in rows if row[0] not in seen}
+    assert left <= {"as_float", "alie-corrupted", "a_little_is_enough_corrupted"}
+
+
+def patched(where, name, mutate, function):
+    """The function with the mutant in place, but only while it runs: the judge's own definitions stay right."""
+    entry = isinstance(where, dict)
+    mutant = mutate(where[name] if entry else getattr(where, name))
+
+    def compute(*inputs):
+        with mock.patch.dict(where, {name: mutant}) if entry else mock.patch.object(where, name, mutant):
+            return function(*inputs)
+
+    return compute
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("what", "where", "name", "mutate", "kind", "function"), JUDGED)
+def test_a_mutant_of_a_part_comes_back_under_its_own_name(what, where, name, mutate, kind, function):
+    said = judge(patched(where, name, mutate, function), kind, shrinks=False)
+    if what in RIGHT:
+        assert said.status == report.RIGHT, said
+        assert kind == "medoid" or RIGHT[what] in said.notes
+    elif what in CLOSEST:
+        assert said.status == report.DIFFERENT
+        assert (said.variant or said.closest).name == CLOSEST[what], said
+    else:
+        assert said.status == report.DIFFERENT
+        names = [found.name for found in (said.variant, said.closest, *(said.by_group or {}).values()) if found]
+        assert what in names, said

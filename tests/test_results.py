@@ -1,0 +1,196 @@
+"""Results on disk: JSON files with a seal, CSV rows, and which run of several counts."""
+
+import csv
+import io
+import json
+from dataclasses import replace
+
+import pytest
+from some_results import GRID, as_released, losing, result, with_options
+
+import refimpl
+from refimpl.experiments import report, results, tables
+from refimpl.experiments.results import COLUMNS, as_csv, as_json, as_row, from_json, from_row
+
+# --- The JSON file ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "run",
+    [
+        GRID[0],
+        losing("krum", "foe", 0, None),
+        replace(
+            result("adaptive", "foe", 1, 0.5), weights_at={1: [[1.0]], 2: [[0.5]]}, accuracy={"own": [0.5]}
+        ),
+        result("choco", "foe", 0, 0.5, graph=((0, 1), (1, 2)), graph_schedule=(((0, 1),), ((1, 2),))),
+        result("adaptive", "foe", 0, 0.5, released=("adam", "raw-features")),
+    ],
+)
+def test_a_file_gives_the_same_result_again(run, tmp_path):
+    (tmp_path / "run.json").write_text(as_json(run))
+    assert results.load(tmp_path / "run.json") == run
+    content = json.loads(as_json(run))
+    assert (next(iter(content)), content["format"], list(content)[-1]) == ("format", 2, "sha256")
+    assert hash(results.load(tmp_path / "run.json").config) == hash(run.config)
+
+
+def test_the_weights_are_those_of_the_last_round():
+    run = replace(GRID[0], weights_at={1: [[1.0]], 2: [[0.5]]})
+    assert run.weights == [[0.5]]
+    assert GRID[0].weights is None
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"format": 1}, "needs the result of a run in format 2, got 1"),
+        ({"format": None}, "needs the result of a run in format 2, got None"),
+        ({"threads": 2}, "not as it was written"),
+        ({"sha256": None}, "not as it was written"),
+    ],
+)
+def test_a_file_of_another_format_or_without_its_seal_is_refused_in_a_line(change, said, tmp_path, capsys):
+    content = json.loads(as_json(GRID[0])) | change
+    with pytest.raises(ValueError, match=f"^{said}$"):
+        from_json(content)
+    (tmp_path / "run.json").write_text(json.dumps(content))
+    assert report_says(tmp_path, capsys).endswith(f"run.json: {said}\n")
+
+
+def report_says(path, capsys):
+    """The line that the report ends with."""
+    with pytest.raises(SystemExit) as caught:
+        report.main([str(path)])
+    assert caught.value.code == 2
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1
+    return said
+
+
+def test_a_file_without_a_format_is_refused_and_what_is_no_run_is_left_alone(tmp_path, capsys):
+    content = json.loads(as_json(GRID[0]))
+    del content["format"]
+    (tmp_path / "old.json").write_text(json.dumps(content))
+    assert "old.json: needs the result of a run in format 2, got none" in report_says(tmp_path, capsys)
+    (tmp_path / "old.json").write_text(as_json(GRID[0]))
+    (tmp_path / "notes.json").write_text("[1, 2]")
+    assert results.read(tmp_path) == [GRID[0]]
+
+
+def test_the_time_that_a_run_took_is_not_sealed():
+    assert from_json(json.loads(as_json(GRID[0])) | {"seconds": 7.0}) == replace(GRID[0], seconds=7.0)
+
+
+# --- The CSV row --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"released": ("adam", "raw-features")}, {"lr": 1e-05, "l2": 0.1, "plain": True, "device": 3}],
+)
+def test_a_row_has_the_configuration_the_last_numbers_and_what_computed_them(options):
+    run = result("krum", "foe", 3, 0.5, **options)
+    row = next(csv.DictReader(io.StringIO(as_csv([run]))))
+    assert list(row) == COLUMNS
+    again = from_row(row)
+    assert again.config == run.config
+    assert {name: column[-1] for name, column in run.history.items()} == {
+        name: column for name, (column,) in again.history.items()
+    }
+    for name in ("rounds_per_epoch", "bytes_per_round", "seconds", "data", "code"):
+        assert getattr(again, name) == getattr(run, name)
+    assert (again.versions, again.evaluated, again.weights) == ({"refimpl": "0"}, [2], None)
+    assert as_row(again) == as_row(run)
+
+
+def test_a_number_that_is_lost_or_not_known_is_an_empty_cell():
+    row = as_row(replace(losing("krum", "foe", 0, None), bytes_per_round=float("nan"), rounds_per_epoch=0))
+    empty = {"attacker_weight", "passing", "graph_schedule", "released"}
+    assert {name for name, value in row.items() if value == ""} == empty | {
+        "highest_loss", "bytes_per_round", "rounds_per_epoch"
+    }  # fmt: skip
+    assert from_row({name: str(value) for name, value in row.items()}).last("highest_loss") == float("inf")
+
+
+def test_graphs_from_files_are_told_apart_by_their_edges():
+    path, star = (result("krum", "foe", 0, 0.5, graph=edges) for edges in (((0, 1), (1, 2)), ((0, 1), (0, 2))))
+    cells = [as_row(run)["graph"] for run in (path, star)]
+    assert cells[0].startswith("edges ")
+    assert cells[0] != cells[1]
+    assert len(results.groups([path, star])) == 2
+
+
+def test_other_columns_are_refused_in_a_line(tmp_path, capsys):
+    old = as_csv(GRID).replace(",data,", ",datum,", 1)
+    (tmp_path / "old.csv").write_text(old)
+    said = report_says(tmp_path / "old.csv", capsys)
+    assert said.endswith("data version code, got a difference in data, datum\n")
+
+
+def test_a_folder_becomes_a_csv_file_and_gives_the_same_table(runs_folder, tmp_path, capsys):
+    assert report.main([str(runs_folder), "--format", "runs"]) == 0
+    (tmp_path / "runs.csv").write_text(capsys.readouterr().out)
+    again = results.read(tmp_path / "runs.csv")
+    assert tables.text_table(again) == tables.text_table(results.read(runs_folder))
+    assert again[0].config.lr == 0.01
+    assert {run.versions["refimpl"] for run in again} == {refimpl.__version__}
+    assert "passing" in again[0].history
+    assert "passing" not in again[-1].history
+
+
+# --- Many results -------------------------------------------------------------------------------------------
+
+
+def test_runs_of_several_places_add_up_and_the_last_counts(runs_folder, tmp_path, capsys):
+    report.main([str(runs_folder), "--format", "runs"])
+    header, *lines = capsys.readouterr().out.splitlines()
+    kept = [line for line in lines if line.startswith("spambase,krum")] + [
+        lines[0].replace(",0,10,3,", ",7,10,3,", 1)
+    ]
+    changed = kept[0].rpartition(",")[0] + ",another-code"
+    (tmp_path / "old.csv").write_text("\n".join([header, changed, *kept[1:]]) + "\n")
+    assert report.main([str(tmp_path / "old.csv"), str(runs_folder), "--format", "runs"]) == 0
+    added = capsys.readouterr().out.splitlines()
+    assert added[0] == header
+    assert sorted(added[1:]) == sorted([*lines, kept[-1]])  # seed 7 is added, what is in both is the folder's
+    assert report.main([str(runs_folder), str(tmp_path / "old.csv"), "--format", "runs"]) == 0
+    assert changed in capsys.readouterr().out
+    assert report.main([str(runs_folder), str(tmp_path / "old.csv")]) == 0
+    assert capsys.readouterr().out.count("task spambase") == 1  # numbers of both kinds of files are the same
+
+
+def test_of_several_versions_of_the_code_todays_run_counts(runs_folder):
+    found = results.read(runs_folder)
+    older = [replace(run, code="0" * 16) for run in found]
+    assert results.each_once(older + found, runs_folder) == found
+    assert results.each_once(older, runs_folder) == older
+    with pytest.raises(ValueError, match="one run of each configuration, got 2 of adaptive, alie, seed 0"):
+        results.each_once(older + older, runs_folder)
+    with pytest.raises(ValueError, match="one run of each configuration, got 2"):
+        results.each_once(found + found, runs_folder)
+
+
+def test_runs_of_other_options_are_a_group_of_their_own():
+    others = [with_options(run, risk="batch") for run in GRID]
+    groups = results.groups(GRID + others)
+    assert [len(group) for group in groups] == [len(GRID)] * 2
+    assert results.describe_group(groups[1], GRID + others).endswith("epochs 2, risk batch")
+    assert results.differing(groups[0], GRID + others) == {"risk": "local"}
+
+
+def test_a_description_says_under_which_protocol_the_runs_are():
+    def group(**options):
+        return [with_options(GRID[0], **options)]
+
+    used = as_released("spambase")
+    paper, some, whole = group(), group(released=("adam",)), group(**used)
+    assert results.describe_group(paper, paper).endswith("epochs 2")
+    assert results.describe_group(some, some).endswith("epochs 2, released adam")
+    assert results.describe_group(whole, whole).endswith("epochs 2, protocol released")
+    alone = group(**used | {"released": ()})
+    assert results.describe_group(alone, alone + whole).endswith("epochs 2, protocol paper")
+    typed = group(**used | {"optimizer": "sgd", "lr": 0.1})
+    assert results.describe_group(typed, typed).endswith(
+        "epochs 2, protocol released but optimizer sgd, lr 0.1"
+    )
