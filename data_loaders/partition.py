@@ -27,7 +27,8 @@ def nonuniform(labels: np.ndarray, workers: int, rng: Rng, alpha: float = 1.0, m
     """Different shares of each class, and so different sizes, every worker holding all classes.
 
     Of each class, every worker gets `minimum` rows; the rest is dealt in shares drawn from a symmetric
-    Dirichlet distribution with parameter `alpha`, for each class anew.
+    Dirichlet distribution with parameter `alpha`, for each class anew. The paper asks only for different
+    distributions and both classes at every worker (supplement C); the way, alpha and minimum are ours.
     """
     parts: list[list[np.ndarray]] = [[] for _ in range(workers)]
     for label in np.unique(labels):

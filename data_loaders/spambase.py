@@ -16,7 +16,7 @@ SHA256 = "b1ef93de71f97714d3d7d4f58fc9f718da7bbc8ac8a150eff2778616a8097b12"
 
 
 def load(data_dir: str | Path | None = None) -> Dataset:
-    """4601 rows of 57 features; 1 = spam. Reads `data_dir`/spambase.data if a folder is given.
+    """X (4601, 57) float64 and y (4601,) int64, 1 = spam; `data_dir`/spambase.data if a folder is given.
 
     Raises ValueError if the bytes are not those of the published file.
     """

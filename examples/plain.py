@@ -6,8 +6,8 @@ the same parameters. 200 epochs take about a minute and a half.
 
     python examples/plain.py [epochs]
 
-What the paper does not say, and README.md's table of choices does: how the rows are dealt, that features are
-standardised, the initial values, what ALIE knows, that the test accuracy is that on a worker's own split.
+The paper's epoch t, one local step and one aggregation of each worker, is a round here; an epoch is 19 rounds.
+"Ours" marks what the paper does not say; README.md's table of choices has more.
 """
 
 import sys
@@ -19,37 +19,37 @@ from data_loaders.partition import nonuniform, split
 from refimpl import draws, models
 from refimpl.algorithm import Setting, round_, start
 
-N, F, BATCH, MU, SEED = 10, 3, 20, 0.01, 0  # supplement C; the seed is ours
+N, F, BATCH, MU = 10, 3, 20, 0.01  # N and F: Sec. 5; the batch size and the step size: supplement C
+SEED, TEST_SHARE = 0, 0.2  # ours
 
 
-def main(epochs: int = 200) -> np.ndarray:
+def main(epochs: int = 200) -> np.ndarray:  # 200: the x axis of Fig. 3
     """Prints the worst normal worker's test accuracy; returns all parameters, (N, d)."""
-    data, dealing = spambase.load(), draws.stream(SEED, "partition")
-    rows = nonuniform(data.y, N, dealing)  # of each worker
-    train, test = split(rows, 0.2, dealing)
+    data, rng = spambase.load(), draws.stream(SEED, "partition")
+    train, test = split(nonuniform(data.y, N, rng), TEST_SHARE, rng)  # row numbers of each worker
     seen = data.X[np.concatenate(train)]
-    X = (data.X - seen.mean(axis=0)) / seen.std(axis=0)  # over all workers' training rows
+    X = (data.X - seen.mean(axis=0)) / seen.std(axis=0)  # ours: standardised by all workers' training rows
 
     s = Setting(
-        model=models.mlp([57, 20, 2]),
-        X=[X[own] for own in train],
-        y=[data.y[own] for own in train],
-        graph=np.ones((N, N), dtype=bool),  # everyone hears everyone
+        model=models.mlp([57, 20, 2]),  # supplement C
+        X=[X[rows] for rows in train],
+        y=[data.y[rows] for rows in train],
+        graph=np.ones((N, N), dtype=bool),  # ours: everyone hears everyone
         attackers=draws.attackers(N, F, draws.stream(SEED, "attackers")),
         rule="adaptive",  # Eq. (6)
-        attack="alie",
+        attack="alie",  # ours: from all honest models
         risk="local",  # r_k over all of S_k, Sec. 2.1
         optimizer="sgd",  # Eq. (2)
         step_size=MU,
     )
     state = start(s, draws.initial(s.model.layout, N, draws.stream(SEED, "init")))
-    sizes, drawing = [len(own) for own in train], draws.stream(SEED, "batches")
+    sizes, rng = [len(rows) for rows in train], draws.stream(SEED, "batches")
     for _ in range(epochs):
-        for batch in draws.batches(sizes, BATCH, draws.rounds_per_epoch(sizes, BATCH), drawing):
-            state = round_(s, state, batch).state  # Algorithm 1
+        for batch in draws.batches(sizes, BATCH, draws.rounds_per_epoch(sizes, BATCH), rng):
+            state = round_(s, state, batch).state  # the body of Algorithm 1's outer loop
 
-    own = [np.mean(s.model.predict(state.W[k], X[test[k]]) == data.y[test[k]]) for k in s.normal]
-    print(f"worst test accuracy of the normal workers, each on its own split: {min(own):.4f}")
+    accuracy = [np.mean(s.model.predict(state.W[k], X[test[k]]) == data.y[test[k]]) for k in s.normal]
+    print(f"worst test accuracy of the normal workers, each on its own split: {min(accuracy):.4f}")
     return state.W
 
 

@@ -1,4 +1,6 @@
-"""Aggregation: Eq. (3), (5) and (6), then the paper's baselines; the table RULES is at the end.
+"""Aggregation: Eq. (5), (6) and (3), then the paper's baselines; the table RULES is at the end.
+
+The paper's rule is the first section and the first entry of RULES; it needs nothing in between.
 
 W is (n, d): the n models of a neighbourhood, one per row, in ascending order of the workers' numbers. Ties go
 to the lowest number. Results keep the dtype and the array module of the input, and inputs are never written to.
@@ -24,7 +26,7 @@ def inverse_risk_weights(risks: Array) -> Array:
     """
     xp = module_of(risks)
     r = xp.where(xp.isfinite(risks), risks, xp.inf)
-    c = xp.where(r == r.min(), 1.0, r.min() / r).astype(r.dtype)  # where: at r = min(r) = 0 it is 0 / 0
+    c = xp.where(r == r.min(), 1.0, r.min() / r).astype(r.dtype)  # min(r) / min(r) is 1, even if it is 0 / 0
     c = xp.where(xp.isfinite(r), c, 0)
     return c / xp.maximum(c.sum(), 1)  # Eq. (5); the sum is >= 1, or 0 if none is finite
 

@@ -6,7 +6,9 @@ result, or a lie, to its neighbours; then every normal worker combines what it r
 sum (Eq. 3). `local_step` and `aggregation_step` read worker k's data and what N_k sent, and nobody else's.
 
 Symbols: N workers, d parameters; W (N, d) holds worker k's model w_k in row k; w_hat is a model after the local
-step; N_k is the neighbourhood of worker k, itself included; r_k is its risk; mu_k^t its step size in round t.
+step; N_k is the neighbourhood of worker k, itself included; r_k is its risk; mu_k^t its step size. The paper's
+epoch t is round t here. xp is numpy, or cupy for arrays on a GPU; @quiet hides numpy's warnings about the NaN
+and infinities that attackers may send.
 """
 
 from collections.abc import Callable, Sequence
@@ -35,7 +37,7 @@ class Setting(NamedTuple):
     optimizer: str = "sgd"  # a name in OPTIMIZERS
     step_size: float | Callable[[int, int], float] = 0.01  # a number, or (k, t) -> mu_k^t; k from 0, t from 1
     l2: float = 0.0  # adds l2 |w|^2 / 2 to the risk: "possibly regularized", Sec. 2.1
-    batch_size: int = 20  # rows of a local step, for those who draw them: `round_` is given them
+    batch_size: int = 20  # not read here: for whoever draws the rows that `round_` is given
 
     @property
     def normal(self) -> np.ndarray:
@@ -60,7 +62,7 @@ class State(NamedTuple):
     """What one round hands to the next."""
 
     W: Array  # (N, d)
-    memory: Array  # (slots, N, d): what the workers' optimisers remember
+    memory: Array  # (slots, N, d): what the workers' optimisers remember; SGD nothing, it has 0 slots
     t: int = 0  # rounds so far
 
 
@@ -70,9 +72,7 @@ class Round(NamedTuple):
     gradient: Array  # (N, d)
     local: Array  # (N, d): w_hat, Eq. (2)
     sent: Array  # (N, d): the normal workers send w_hat, attackers what they like
-    risks: (
-        Array  # (N, N): at [k, l], r_k of what worker l sent; NaN where k did not score it, or if its loss is
-    )
+    risks: Array  # (N, N): at [k, l], r_k of what worker l sent; NaN if k did not score it or its loss is NaN
     weights: Array | None  # (N, N): c(l, k) at [k, l]; None if the rule does not weigh
     state: State
 
@@ -82,7 +82,8 @@ def local_step(s: Setting, k: int, w: Array, memory: Array, rows: Array, t: int)
 
     Returns the gradient (d,), w_hat (d,) and what the optimiser remembers, (slots, d).
     """
-    g = s.model.gradient(w, s.X[k][rows], s.y[k][rows]) + (s.l2 * w if s.l2 else 0)  # at w_k^(t-1)
+    # At w = w_k^(t-1): the w_k^t that Eq. (2) prints comes only after the step.
+    g = s.model.gradient(w, s.X[k][rows], s.y[k][rows]) + (s.l2 * w if s.l2 else 0)
     w_hat, memory = OPTIMIZERS[s.optimizer].step(w, g, memory, s.mu(k, t), t)  # Eq. (2)
     return g, w_hat, memory
 
@@ -107,10 +108,10 @@ def aggregation_step(s: Setting, k: int, W: Array, rows: Array) -> tuple[Array, 
     rule, (_, own) = RULES[s.rule], s.neighbourhood(k)
     X, y = s.scored_on(k, rows)
     r = module_of(W).stack([risk(s, w, X, y) for w in W]) if rule.scores else None
-    if not rule.weighs:
-        return rule.compute(W, r, own, len(s.attackers)), r, None
-    c = rule.compute(W, r, own, len(s.attackers))  # N_k^+ and Eq. (6), in `aggregate.adaptive_weights`
-    return combine(c, W), r, c  # Eq. (3)
+    if rule.weighs:
+        c = rule.compute(W, r, own, len(s.attackers))  # "adaptive": `aggregate.adaptive_weights`, Eq. (6)
+        return combine(c, W), r, c  # Eq. (3)
+    return rule.compute(W, r, own, len(s.attackers)), r, None
 
 
 @quiet
@@ -127,7 +128,7 @@ def round_(s: Setting, state: State, batch: Array, signals: Array | None = None)
         G[k], W_hat[k], memory[:, k] = local_step(s, k, state.W[k], state.memory[:, k], batch[k], t)
 
     sent = messages(s, W_hat, signals)
-    W = W_hat.copy()  # attackers do not aggregate, which the paper leaves open: they go on from their own step
+    W = W_hat.copy()  # Algorithm 1 lets all agents aggregate; here attackers go on from their own local step
 
     for k in s.normal:  # model aggregation step
         N_k = xp.asarray(s.neighbourhood(k)[0])

@@ -56,8 +56,9 @@ def a_little_is_enough_corrupted(W: Array, z: float) -> Array:
 
 
 def alie_z(n: int, f: int) -> float:
-    """The largest shift z that enough honest models exceed, for f attackers of n: Baruch et al. 2019, Sec. 3.1.
+    """How many standard deviations ALIE shifts, for f attackers of n: Baruch et al. 2019, Sec. 3.1.
 
+    As far as leaves enough honest models (supporters) farther out to make a majority with the attackers.
     s = floor(n / 2 + 1) - f supporters are needed among the h = n - f honest; z = Phi^-1((h - s) / h).
     With s < 1 the attackers are a majority by themselves and the formula has no finite value: we take
     s = 1, and z = 0 for a single honest worker (whose standard deviation is 0 anyway).

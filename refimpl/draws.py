@@ -26,14 +26,14 @@ def stream(seed: int, purpose: str, *child: int) -> np.random.Generator:
 def initial(layout: Layout, workers: int, rng: np.random.Generator) -> np.ndarray:
     """Initial parameters (N, d), each worker's own: uniform in +-1/sqrt(fan_in), weights and biases alike.
 
-    The paper does not say which; these are PyTorch's.
+    These are PyTorch's; the paper does not say how it draws them.
     """
     bound = np.concatenate([np.full(field.size, field.fan_in**-0.5) for field in layout.fields])
     return rng.uniform(-1.0, 1.0, (workers, layout.size)) * bound
 
 
 def rounds_per_epoch(sizes: list[int], batch_size: int) -> int:
-    """Rounds in which the workers read, on average, their local data once (rounded up)."""
+    """Rounds until the workers together have read as many rows as they hold, rounded up: an epoch."""
     return -(-sum(sizes) // (len(sizes) * batch_size))
 
 

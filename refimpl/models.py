@@ -2,6 +2,7 @@
 
 A model's parameters are one flat vector w (d,); its layout says which slice of w is which tensor, in C order.
 X is (n, *sample), y is (n,). A row with label -1 is padding: it counts neither in the risk nor in the gradient.
+No run has such rows; the vectors for ports do. xp is numpy, or cupy for arrays on a GPU.
 """
 
 import math
@@ -94,8 +95,8 @@ class MLP(NamedTuple):
         xp, z = module_of(w), self.logits(w, X)
         z = z - z.max(axis=1, keepdims=True)  # so that exp does not overflow
         z_y = xp.take_along_axis(z, y[:, None], axis=1)[:, 0]
-        losses = xp.where(y >= 0, xp.log(xp.exp(z).sum(axis=1)) - z_y, 0)
-        return losses.sum() / (y >= 0).sum().astype(w.dtype)
+        losses, real = xp.log(xp.exp(z).sum(axis=1)) - z_y, y >= 0
+        return xp.where(real, losses, 0).sum() / real.sum().astype(w.dtype)
 
     def gradient(self, w: Array, X: Array, y: Array) -> Array:
         """The gradient of the risk with respect to w, by backpropagation: -> (d,)."""
@@ -103,8 +104,8 @@ class MLP(NamedTuple):
         z, dw = self.logits(w, X, inputs), xp.empty_like(w)
         t, dt = ([*self.layout.views(v).values()] for v in (w, dw))
         p = xp.exp(z - z.max(axis=1, keepdims=True))
-        dz = p / p.sum(axis=1, keepdims=True) - (y[:, None] == xp.arange(z.shape[1]))  # softmax - onehot
-        dz = xp.where(y[:, None] >= 0, dz, 0) / (y >= 0).sum().astype(w.dtype)
+        dz, real = p / p.sum(axis=1, keepdims=True) - (y[:, None] == xp.arange(z.shape[1])), y >= 0
+        dz = xp.where(real[:, None], dz, 0) / real.sum().astype(w.dtype)  # (softmax - onehot) / n
         for i in reversed(range(len(inputs))):  # z = x W + b
             x, W, dW, db = inputs[i], t[2 * i], dt[2 * i], dt[2 * i + 1]
             dW[...], db[...] = x.T @ dz, dz.sum(axis=0)
