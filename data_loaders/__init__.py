@@ -1,4 +1,12 @@
-"""The paper's data sets: one module each, with a `load(data_dir)` that returns a `Dataset`."""
+"""The paper's data sets, each a module with a `load(data_dir)` that returns a `Dataset`.
+
+spambase.py   Spambase, which ships with the package
+har.py        UCI HAR
+mnist.py      MNIST
+digits.py     scikit-learn's digits, which need no download
+partition.py  how rows are dealt to workers: the table PARTITIONS
+download.py   files that are fetched once, checked and kept
+"""
 
 from typing import NamedTuple
 

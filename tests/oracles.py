@@ -152,6 +152,10 @@ BASELINES = {
     "trimmed-mean": lambda models, f: trimmed_mean(models, f or len(models) // 10),
     "krum": krum,
 }
+WEIGHTS = {
+    "adaptive": lambda risks, own: adaptive_weights(risks, own),
+    "inverse-risk": lambda risks, own: inverse_risk_weights(risks),
+}
 
 # --- Attacks ------------------------------------------------------------------------------------------------
 
@@ -273,6 +277,5 @@ def algorithm_1(
             ]
             running[k] = smoothed_risks(running[k], risks, smoothing)
             own = neighbours[k].index(k)
-            c = adaptive_weights(running[k], own) if rule == "adaptive" else inverse_risk_weights(running[k])
-            W[k] = combine(c, models)
+            W[k] = combine(WEIGHTS[rule](running[k], own), models)
         yield W

@@ -226,7 +226,7 @@ def test_help_names_every_option_with_a_line(capsys):
         assert action.help, action.dest
         assert action.option_strings[-1] in text
     assert "(200)" in text
-    assert len(text.splitlines()) <= 50
+    assert len(text.splitlines()) <= 60
     assert "None" not in text
 
 

@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-PACKAGES = sorted(path.parent for path in (ROOT / "refimpl").rglob("__init__.py"))
+PACKAGES = sorted(
+    path.parent for top in ("refimpl", "data_loaders") for path in (ROOT / top).rglob("__init__.py")
+)
 
 
 def mapped(package):
