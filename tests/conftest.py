@@ -28,7 +28,7 @@ def patient(monkeypatch):
     from refimpl.audit import caller, counterexample
 
     monkeypatch.setattr(caller, "SECONDS", 100.0)
-    monkeypatch.setattr(counterexample, "AT_MOST", 100.0)
+    monkeypatch.setattr(counterexample, "SECONDS", 100.0)
 
 
 # --- Devices: see docs/GPU.md -------------------------------------------------------------------------------

@@ -13,7 +13,6 @@ caller.py          how a function is called: with the arrays that it takes, and 
 variants/          against what: definitions in use under the same name, and likely mistakes
 judge.py           which of these agree with the function, and in how many cases
 counterexample.py  where it leaves the definition: the smallest input that shows it
-small_inputs.py    the inputs among which that is looked for
 arithmetic.py      what the definition computes there, step by step
 observations.py    what else was seen: does the order of the models matter, do NaNs survive, ...
 report.py          what is said

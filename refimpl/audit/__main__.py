@@ -14,13 +14,12 @@ import textwrap
 from collections.abc import Callable
 from contextlib import redirect_stdout
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from types import ModuleType
 from typing import Any
 
 import numpy as np
 
-from refimpl.audit.caller import FORMS, available
+from refimpl.audit.caller import FORMS, available, in_a_line
 from refimpl.audit.judge import judge
 from refimpl.audit.kinds import KINDS
 from refimpl.audit.report import NOT_JUDGED, WIDTH
@@ -109,7 +108,7 @@ def load(target: str, call: str | None) -> Callable:
         try:
             found = eval(call, {"np": np, **vars(module)})
         except Exception as error:
-            raise InputError(f"--call {call!r}: {_said(error)}") from None
+            raise InputError(f"--call {call!r}: {in_a_line(error)}") from None
     if not callable(found):
         raise InputError(f"{call or target} cannot be called")
     return found
@@ -128,15 +127,8 @@ def _module(where: str) -> ModuleType:
         spec.loader.exec_module(module)
         return module
     except (Exception, SystemExit) as error:
-        raise InputError(f"cannot import {where}: {_said(error)}") from None
-
-
-def _said(error: BaseException) -> str:
-    """The error in one line."""
-    return f"{type(error).__name__}: {' '.join(str(error).split())}"
+        raise InputError(f"cannot import {where}: {in_a_line(error)}") from None
 
 
 if __name__ == "__main__":
-    with TemporaryDirectory() as folder:
-        os.environ.setdefault("HYPOTHESIS_STORAGE_DIRECTORY", folder)  # else it leaves one where one stands
-        sys.exit(main())
+    sys.exit(main())

@@ -1,6 +1,6 @@
 """One line of arithmetic for each kind: how its definition comes to an answer, on a small input.
 
-The functions are named and called as the definitions are.
+A function is named and called as the definition that it explains.
 """
 
 import numpy as np
@@ -66,7 +66,7 @@ def average(W: np.ndarray) -> str:
     return f"first coordinate: {mean_of(W[:, 0])}"
 
 
-def median(W: np.ndarray) -> str:
+def coordinate_median(W: np.ndarray) -> str:
     s, n = aggregate.ascending(W)[:, 0], len(W)
     middle = f"the middle one is {num(s[n // 2])}"
     if n % 2 == 0:
@@ -124,7 +124,7 @@ def fall_of_empires(honest: np.ndarray, epsilon: float = 1.0) -> str:
     return f"first coordinate: mean {mean_of(honest[:, 0])}; {times}"
 
 
-def alie(honest: np.ndarray, z: float) -> str:
+def a_little_is_enough(honest: np.ndarray, z: float) -> str:
     x = honest[:, 0]
     squares = " + ".join(f"({num(v)} - {num(x.mean())})^2" for v in x)
     result = x.mean() - z * x.std()

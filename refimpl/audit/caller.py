@@ -2,6 +2,7 @@
 
 import inspect
 import math
+import queue
 import sys
 import threading
 import time
@@ -11,9 +12,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from refimpl.audit.cases import FAR, Case, Inputs, agree, tolerances
+from refimpl.audit.cases import FAR, Case, Inputs, cast
 from refimpl.audit.kinds import KINDS, cases_of
-from refimpl.audit.small_inputs import Small
 
 SECONDS = 4.0  # for all cases together
 
@@ -105,8 +105,6 @@ class Caller:
         self.indices = False  # does it return the number of the chosen model?
         self.narrow = False  # does it answer float64 in float32?
 
-    # --- Calling it -----------------------------------------------------------------------------------------
-
     def __call__(self, inputs: Inputs) -> Answer:
         """Its answer to one set of inputs."""
         return self.answers([inputs])[0]
@@ -117,33 +115,25 @@ class Caller:
         They are computed in a thread of their own, which is left behind if the function hangs. (A call that
         holds the interpreter's lock for good, in somebody's C code, cannot be left.)
         """
-        answers: list[Answer] = []
-        stop, end = threading.Event(), time.monotonic() + seconds
+        came: queue.Queue[Answer | None] = queue.Queue()
+        answers, end = [], time.monotonic() + seconds
 
         def work() -> None:
             for inputs in many:
-                answers.append(self._call(inputs))
-                if stop.is_set() or time.monotonic() > end:
-                    return
+                came.put(self._call(inputs))
+                if time.monotonic() > end:
+                    break
+            came.put(None)
 
-        thread = threading.Thread(target=work, daemon=True)
         with redirect_stdout(sys.stderr):  # what the function prints is no part of a report
-            thread.start()
-            if self._waited(thread, answers):
-                return answers
-        stop.set()
-        return [*answers, Answer(problem=f"no answer within {self.limit:g} s", late=True)]
-
-    def _waited(self, thread: threading.Thread, answers: list[Answer]) -> bool:
-        """Waits for the thread as long as answers come; False if one of them took too long."""
-        known, last = 0, time.monotonic()
-        while thread.is_alive():
-            thread.join(self.limit / 20)
-            if len(answers) > known:
-                known, last = len(answers), time.monotonic()
-            elif time.monotonic() - last > self.limit and thread.is_alive():
-                return False
-        return True
+            threading.Thread(target=work, daemon=True).start()
+            try:
+                while answer := came.get(timeout=self.limit):
+                    answers.append(answer)
+            except queue.Empty:
+                end = 0.0  # should it ever come back
+                answers.append(Answer(problem=f"no answer within {self.limit:g} s", late=True))
+        return answers
 
     def _call(self, inputs: Inputs) -> Answer:
         given, kept = ([in_form(self.form, value) for value in inputs] for _ in range(2))
@@ -152,7 +142,7 @@ class Caller:
                 returned = self.function(*given)
             value = self.read(returned, inputs)
         except BaseException as error:  # whatever it raises, sys.exit() included, is its answer
-            return Answer(problem=f"{type(error).__name__}: {_line(error)}")
+            return Answer(problem=in_a_line(error))
         wrote = tuple(i for i, (a, b) in enumerate(zip(given, kept, strict=True)) if not same(a, b))
         return Answer(value, dtype=dtype_of(returned), wrote=wrote)
 
@@ -182,8 +172,6 @@ class Caller:
         answers = self.answers([case.inputs for case in self.cases], SECONDS)
         return list(zip(self.cases, answers, strict=False))
 
-    # --- Reading its answers --------------------------------------------------------------------------------
-
     def cut(self, case: Case) -> Case:
         """The case without an argument that the function does not take."""
         return case._replace(inputs=case.inputs[:-1]) if self.fixed else case
@@ -200,37 +188,11 @@ class Caller:
             raise ValueError(f"returns the number {i} of {len(inputs[0])} models")
         return inputs[0][i]
 
-    def small(self, draw: Small) -> Inputs:
-        """Small inputs that it takes."""
-        assert self.kind.small
-        return self.kind.small(draw)[: len(self.arguments)]
-
-    def case(self, inputs: Inputs) -> Case:
-        """The case of any inputs. Raises ValueError if the definition refuses them."""
-        return Case("", "", inputs, self.kind.answer(inputs), *tolerances(""))
-
     def narrowed(self, case: Case) -> Case:
         """The case in single precision."""
-        inputs = tuple(single(value) for value in case.inputs)
+        inputs = cast(case.inputs, np.float32)
         expected = None if case.expected is None else self.kind.answer(inputs)
         return case._replace(name=f"{case.name}, in float32", inputs=inputs, expected=expected)
-
-    def differs(self, inputs: Inputs, clearly: bool) -> bool:
-        """Whether it leaves the definition there; `clearly`: and no tie decides which model is chosen."""
-        try:
-            case = self.case(inputs)
-        except ValueError:
-            return False
-        if clearly and not np.array_equal(case.expected, self.case((inputs[0][::-1], *inputs[1:])).expected):
-            return False
-        answer = self(tuple(map(single, inputs)) if self.narrow else inputs)
-        return not answer.late and not agree(case, case.expected, answer.value)
-
-
-def single(value: Any) -> Any:
-    """An array of floats in single precision, anything else as it is."""
-    floats = isinstance(value, np.ndarray) and value.dtype.kind == "f"
-    return value.astype(np.float32) if floats else value
 
 
 def misfit(case: Case, answer: Answer) -> str:
@@ -252,8 +214,9 @@ def _takes(function: Callable, count: int) -> bool:
     return True
 
 
-def _line(error: BaseException) -> str:
-    text = " ".join(str(error).split())
+def in_a_line(error: BaseException) -> str:
+    """The error's class and message, cut if it is long."""
+    text = f"{type(error).__name__}: {' '.join(str(error).split())}"
     return text if len(text) <= 160 else f"{text[:157]}..."
 
 

@@ -61,9 +61,9 @@ def tolerances(group: str) -> tuple[float, float]:
     return {"float32": (1e-4, 1e-5), FAR: (0.0, 1e-8)}.get(group, (1e-9, 1e-12))
 
 
-def in_double(inputs: Inputs) -> Inputs:
-    """Inputs with arrays of float64 in place of float32."""
-    return tuple(v.astype(float) if isinstance(v, np.ndarray) and v.dtype == np.float32 else v for v in inputs)
+def cast(inputs: Inputs, dtype: type) -> Inputs:
+    """Inputs with their arrays of floats in this precision."""
+    return tuple(v.astype(dtype) if isinstance(v, np.ndarray) and v.dtype.kind == "f" else v for v in inputs)
 
 
 def rng_of(purpose: str) -> np.random.Generator:
@@ -233,25 +233,28 @@ def networks() -> Drawn:
 # --- Vectors ----------------------------------------------------------------------------------------------
 
 
-def from_vectors(
-    family: str, function: str, output: str, arguments: tuple[str, ...], group: Callable[..., str]
-) -> Iterator[Case]:
-    """The cases of the shipped vectors for one function, and its errors as cases that expect None.
+def shipped(family: str, group: Callable[..., str] = lambda *inputs: "") -> Callable[..., Iterator[Case]]:
+    """(function, names of its arguments) -> its cases among the vectors of a family.
 
-    `group` says where inputs are counted if not by their size.
+    The first output is the expected one; errors are cases that expect None. `group` says where inputs are
+    counted if not by their size.
     """
-    content = vectors.shipped(family)
-    for entry in [*content["cases"], *content["errors"]]:
-        if entry["function"] != function:
-            continue
-        inputs = vectors.decode(entry["inputs"])
-        given = tuple(inputs[name] for name in arguments)
-        if "error" in entry:
-            yield Case(entry["id"], "refused", given, None, 0, 0)
-            continue
-        expected, tolerance = vectors.decode(entry["expected"])[output], entry["tolerances"][output]
-        rtol, atol = (0.0, 0.0) if tolerance == "exact" else (tolerance["rtol"], tolerance["atol"])
-        yield Case(entry["id"], group(*given) or by_size(given), given, expected, rtol, atol)
+
+    def cases(function: str, arguments: tuple[str, ...]) -> Iterator[Case]:
+        content = vectors.shipped(family)
+        for entry in [*content["cases"], *content["errors"]]:
+            if entry["function"] != function:
+                continue
+            given = tuple(vectors.decode(entry["inputs"])[name] for name in arguments)
+            if "error" in entry:
+                yield Case(entry["id"], "refused", given, None, 0, 0)
+                continue
+            output, expected = next(iter(vectors.decode(entry["expected"]).items()))
+            exact, tolerance = {"rtol": 0.0, "atol": 0.0}, entry["tolerances"][output]
+            tolerance = exact if tolerance == "exact" else tolerance
+            yield Case(entry["id"], group(*given) or by_size(given), given, expected, **tolerance)
+
+    return cases
 
 
 def by_size(inputs: Inputs) -> str:

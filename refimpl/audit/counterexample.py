@@ -1,40 +1,45 @@
-"""One small input on which a function leaves the definition, with both answers and the arithmetic.
+"""One small input on which a function leaves the definition, with both answers and the arithmetic."""
 
-It is looked for by hypothesis, which is in the extra `test`.
-"""
-
+import itertools
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 
-from refimpl.audit import rounds
+from refimpl.audit import arithmetic, rounds
 from refimpl.audit.caller import Answer, Caller
-from refimpl.audit.cases import APART, FAR, Case, Inputs
+from refimpl.audit.cases import APART, FAR, Case, Inputs, agree, cast, tolerances
 from refimpl.audit.report import Counterexample, format_value
-from refimpl.audit.small_inputs import Small
 
-SECONDS, AT_MOST = 2.5, 5.0  # of the processor, so that a busy machine finds as much; and of the clock
+SECONDS = 5.0  # for making an input smaller
+SIMPLE = {"f": (0, 1, 2, 3, 0.5, -1, 4, 5, -2), "i": range(10), "b": ()}  # by dtype, the simplest first
+AXES = {  # what the axes of an argument count: an index is left out of all arguments that have the axis
+    **dict.fromkeys(("risks", "weights", "y"), "n"),
+    **dict.fromkeys(("W", "honest", "signals"), "nd"),
+    **dict.fromkeys(("w", "g"), "d"),
+    "z": "nc",
+    "gradients": "Td",
+    "graph": "nn",
+}
 
 
 def counterexample(called: Caller, different: list[tuple[Case, Answer]], shrinks: bool) -> Counterexample:
-    """The smallest input on which it differs, if hypothesis finds one; else the smallest that was drawn."""
-    case, answer = min(different, key=lambda pair: (pair[0].apart, count(pair[0].inputs)))
-    title, found = case.name, None
-    groups = {case.group for case, _ in different}
-    plain = groups - {*APART, "ties", "vectors"}
-    if shrinks and called.kind.small and groups != {FAR}:
-        clearly = called.kind.selects and bool(plain)  # then a tie is no good example
-        poison = groups <= {*APART}
-        found = search(called.small, lambda inputs: called.differs(inputs, clearly), poison)
-    if found is not None:
-        title, case, answer = "the smallest input found", called.case(found), called(found)
+    """The smallest of the cases in which it differs, made smaller if it `shrinks`."""
+    different = sorted(different, key=lambda pair: (pair[0].apart, count(pair[0].inputs)))
+    case, answer = different[0]
     if called.kind.steps:
         return rounds.counterexample(case, answer.value, answer.problem)
+    title, groups = case.name, {case.group for case, _ in different}
+    clearly = called.kind.selects and bool(groups - {*APART, "ties", "vectors"})  # a tie is no good example
+    differs = lambda inputs: leaves(called, inputs, clearly)
+    starts = (cast(case.inputs, float) for case, _ in different if case.group != FAR)
+    start = next(filter(differs, starts), None) if shrinks else None
+    if start is not None:
+        found = smallest(called.arguments, start, differs)
+        title, case, answer = "the smallest input found", plain_case(called, found), called(found)
     inputs = {name: format_value(v) for name, v in zip(called.arguments, case.inputs, strict=True)}
-    why = arithmetic(called, case, answer.value) if count(case.inputs) < 40 and case.group != FAR else ""
+    why = steps_to(called, case, answer.value) if count(case.inputs) < 40 and case.group != FAR else ""
     return Counterexample(
         title, inputs, format_value(case.expected), answer.problem or format_value(answer.value), why
     )
@@ -45,71 +50,77 @@ def count(inputs: Inputs) -> int:
     return sum(value.size for value in inputs if isinstance(value, np.ndarray))
 
 
-def arithmetic(called: Caller, case: Case, value: Any) -> str:
+def plain_case(called: Caller, inputs: Inputs) -> Case:
+    """The case of any inputs. Raises ValueError or IndexError if the definition refuses them."""
+    return Case("", "", inputs, called.kind.answer(inputs), *tolerances(""))
+
+
+def leaves(called: Caller, inputs: Inputs, clearly: bool) -> bool:
+    """Whether it leaves the definition there; `clearly`: and no tie decides which model is chosen."""
+    try:
+        case = plain_case(called, inputs)
+        turned = plain_case(called, (inputs[0][::-1], *inputs[1:])) if clearly else case
+    except (ValueError, IndexError):
+        return False
+    if not np.array_equal(case.expected, turned.expected, equal_nan=True):
+        return False
+    answer = called(cast(inputs, np.float32) if called.narrow else inputs)
+    return not answer.late and not agree(case, case.expected, answer.value)
+
+
+def steps_to(called: Caller, case: Case, value: Any) -> str:
     """How the definition comes to its answer, in the first coordinate that differs."""
-    if not called.kind.arithmetic:
-        return ""
-    text = called.kind.arithmetic(*case.inputs)
+    explain = getattr(arithmetic, called.kind.define.__name__, lambda *inputs: "")
+    text = explain(*case.inputs)
     if not text.startswith("first coordinate") or np.shape(value) != np.shape(case.expected):
         return text
     close = np.isclose(value, case.expected, rtol=case.rtol, atol=case.atol, equal_nan=True)
     j = int(np.argmin(close))
     cut = [v[:, j : j + 1] if np.ndim(v) == 2 else v for v in case.inputs]
-    return called.kind.arithmetic(*cut).replace("first coordinate", f"coordinate {j}", 1)
+    return explain(*cut).replace("first coordinate", f"coordinate {j}", 1)
 
 
-# --- The search ---------------------------------------------------------------------------------------------
+# --- Making inputs smaller ----------------------------------------------------------------------------------
 
 
-class OutOfTime(KeyboardInterrupt):
-    """Ends hypothesis's search, which takes any other exception for one more thing to shrink."""
+def smallest(names: tuple[str, ...], inputs: Inputs, differs: Callable[[Inputs], bool]) -> Inputs:
+    """Inputs made simpler, step by step, as long as it still differs on them."""
+    end = time.monotonic() + SECONDS
+    wanted = lambda inputs: time.monotonic() < end and possible(names, inputs) and differs(inputs)
+    while (found := next(filter(wanted, simpler(names, inputs)), None)) is not None:
+        inputs = found
+    return inputs
 
 
-def search(make: Callable[[Small], Inputs], differs: Callable[[Inputs], bool], poison: bool) -> Inputs | None:
-    """The smallest of the inputs that `make` draws and that `differs`.
-
-    With `poison`, NaN and infinities are among the numbers. None if hypothesis is not installed, or finds none
-    in time.
-    """
-    try:
-        from hypothesis import HealthCheck, Phase, errors, find, settings, strategies
-    except ImportError:
-        return None
-    end, latest, best = time.process_time() + SECONDS, time.monotonic() + AT_MOST, None
-
-    @strategies.composite
-    def drawn(draw: Any) -> Inputs:
-        return make(Small(draw, poison))
-
-    def wanted(inputs: Inputs) -> bool:
-        nonlocal best
-        if time.process_time() > end or time.monotonic() > latest:
-            raise OutOfTime
-        found = differs(inputs)
-        if found and (best is None or amount(inputs) < amount(best)):
-            best = inputs
-        return found
-
-    quick = settings(
-        max_examples=1000,
-        deadline=None,
-        database=None,
-        derandomize=True,
-        phases=[Phase.generate, Phase.shrink],
-        suppress_health_check=list(HealthCheck),
-    )
-    with suppress(OutOfTime, errors.NoSuchExample, errors.Unsatisfiable, errors.Flaky):
-        find(drawn(), wanted, settings=quick)
-    return best
+def simpler(names: tuple[str, ...], inputs: Inputs) -> Iterator[Inputs]:
+    """The inputs without one row or column of the arrays that share it; then with one number simpler."""
+    axes = [AXES.get(name, "")[: np.ndim(value)] for name, value in zip(names, inputs, strict=True)]
+    shapes = map(np.shape, inputs)
+    sizes = dict(pair for own, shape in zip(axes, shapes, strict=True) for pair in zip(own, shape, strict=True))
+    for axis, size in sizes.items():
+        for i in range(size):
+            yield tuple(without(value, own, axis, i) for own, value in zip(axes, inputs, strict=True))
+    for a, value in enumerate(inputs):
+        for place in np.ndindex(np.shape(value)):
+            number = np.asarray(value)[place]
+            for x in itertools.takewhile(number.__ne__, SIMPLE[number.dtype.kind]):
+                changed = np.array(value)
+                changed[place] = x
+                yield *inputs[:a], changed if place else changed.item(), *inputs[a + 1 :]
 
 
-def amount(inputs: Inputs) -> tuple[float, ...]:
-    """How much there is to read: how many numbers are not finite, how many there are, what they amount to."""
-    numbers = np.concatenate([np.ravel(value).astype(float) for value in inputs])
-    lost = ~np.isfinite(numbers)
-    return (
-        int(lost.sum()),
-        len(numbers),
-        float(abs(np.where(lost, 0, numbers)).sum()),
-        float((numbers < 0).sum()),
-    )
+def without(value: Any, axes: str, axis: str, i: int) -> Any:
+    """An argument without index i of an axis, if it has it."""
+    for k, own in enumerate(axes):
+        value = np.delete(value, i, axis=k) if own == axis else value
+    return value
+
+
+def possible(names: tuple[str, ...], inputs: Inputs) -> bool:
+    """Whether no array is empty, weights sum to 1, risks are not negative, and single numbers are positive."""
+    for name, value in zip(names, inputs, strict=True):
+        if np.size(value) == 0 or (isinstance(value, float) and value <= 0):
+            return False
+        if (name == "risks" and (value < 0).any()) or (name == "weights" and not np.isclose(value.sum(), 1)):
+            return False
+    return True

@@ -41,6 +41,11 @@ def steps(returned: Any) -> dict[str, Any]:
     return {step: fields[step] for step in STEPS if fields.get(step) is not None}
 
 
+def round_(setting: Setting, state: State, batch: np.ndarray, signals: np.ndarray | None) -> dict[str, Any]:
+    """The steps of a round of Algorithm 1."""
+    return steps(algorithm.round_(setting, state, batch, signals))
+
+
 # --- Settings -----------------------------------------------------------------------------------------------
 
 LIES = ("sign-flip", "arbitrary", "foe", "alie")
@@ -103,7 +108,7 @@ def lost(problem: tuple, bad: float) -> tuple:
 # --- Vectors ------------------------------------------------------------------------------------------------
 
 
-def from_vectors() -> Iterator[Case]:
+def from_vectors(function: str, arguments: tuple[str, ...]) -> Iterator[Case]:
     """The rounds of the shipped vectors that a Setting describes: no smoothing, no messages out of nowhere."""
     for entry in vectors.shipped("round")["cases"]:
         given = vectors.decode(entry["inputs"]) if entry["function"] == "round" else {}

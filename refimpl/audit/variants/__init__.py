@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 from refimpl.algorithm import Round
 from refimpl.arrays import quiet
-from refimpl.audit.cases import Case, in_double
+from refimpl.audit.cases import Case, cast
 from refimpl.audit.variants import altered_rounds, attacks, coordinates, krum_medoid, learning, weights
 
 
@@ -33,7 +33,7 @@ class Variant(NamedTuple):
     def answer(self, case: Case) -> Any:
         """Its answer to a case; None if it has none."""
         try:
-            answer = self.compute(*in_double(case.inputs))
+            answer = self.compute(*cast(case.inputs, float))
         except (ValueError, IndexError, ZeroDivisionError):
             return None
         return {"W": answer.state.W} if isinstance(answer, Round) else answer
