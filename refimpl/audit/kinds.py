@@ -25,8 +25,8 @@ class Kind(NamedTuple):
     define: Callable[..., Any]
     about: str
     reference: str
-    returns: str
     draw: Callable[[], Drawn]
+    returns: str = "(d,)"
     vectors: Callable[[str, tuple[str, ...]], Iterator[Case]] = lambda function, arguments: iter(())
     """(the definition's name, its arguments' names) -> the cases among the shipped vectors"""
     relations: tuple[Relation, ...] = ()
@@ -90,116 +90,92 @@ def adam_vectors(function: str, arguments: tuple[str, ...]) -> Iterator[Case]:
 
 # --- The table ----------------------------------------------------------------------------------------------
 
+_weights = functools.partial(Kind, returns="(n,)", vectors=shipped("weights"), relations=cases.OF_RISKS)
+_rule = functools.partial(Kind, vectors=shipped("rules"), relations=cases.OF_MODELS)
+_attack = functools.partial(Kind, vectors=shipped("attacks"))
+
 KINDS: dict[str, Kind] = {
-    "adaptive-weights": Kind(
+    "adaptive-weights": _weights(
         aggregate.adaptive_weights,
         about="c_l proportional to 1 / r_l over the models with r_l <= r_own, 0 elsewhere",
         reference="the paper's Eq. (6)",
-        returns="(n,)",
         draw=cases.risks,
-        vectors=shipped("weights"),
-        relations=cases.OF_RISKS,
     ),
-    "inverse-risk-weights": Kind(
+    "inverse-risk-weights": _weights(
         aggregate.inverse_risk_weights,
         about="c_l proportional to 1 / r_l",
         reference="the paper's Eq. (5)",
-        returns="(n,)",
         draw=lambda: ((group, (r,)) for group, (r, own) in cases.risks()),
-        vectors=shipped("weights"),
-        relations=cases.OF_RISKS,
     ),
     "combine": Kind(
         aggregate.combine,
         about="sum_l c_l w_l; a model of weight 0 contributes nothing, whatever it holds",
         reference="the paper's Eq. (3)",
-        returns="(d,)",
         draw=cases.weighted,
         vectors=shipped("combine"),
         relations=cases.OF_WEIGHTED_MODELS,
     ),
-    "average": Kind(
+    "average": _rule(
         aggregate.average,
         about="the mean of the models",
         reference="the paper's Sec. 5",
-        returns="(d,)",
         draw=lambda: cases.models(lambda n: 1),
-        vectors=shipped("rules"),
-        relations=cases.OF_MODELS,
     ),
-    "medoid": Kind(
+    "medoid": _rule(
         aggregate.medoid,
         about="the model with the smallest sum of Euclidean distances to the others; ties to the first",
         reference="the paper's Sec. 5",
-        returns="(d,)",
         draw=lambda: cases.models(lambda n: (n - 1) // 2, grid=1),
-        vectors=shipped("rules"),
-        relations=cases.OF_MODELS,
         selects=True,
     ),
-    "median": Kind(
+    "median": _rule(
         aggregate.coordinate_median,
         about="the median of each coordinate, the mean of the middle two if n is even; NaN counts as +infinity",
         reference="BRIDGE-M, Fang et al. 2022",
-        returns="(d,)",
         draw=lambda: cases.models(lambda n: (n - 1) // 2),
-        vectors=shipped("rules"),
-        relations=cases.OF_MODELS,
     ),
-    "trimmed-mean": Kind(
+    "trimmed-mean": _rule(
         aggregate.trimmed_mean,
         about="the mean of each coordinate without its f lowest and f highest values; NaN counts as +infinity",
         reference="BRIDGE-T, Fang et al. 2022",
-        returns="(d,)",
         draw=lambda: cases.neighbourhoods(lambda f: 2 * f + 1),
-        vectors=shipped("rules"),
-        relations=cases.OF_MODELS,
     ),
-    "krum": Kind(
+    "krum": _rule(
         aggregate.krum,
         about="the model with the least sum of squared distances to its n - f - 2 nearest others; "
         "ties to the first",
         reference="Blanchard et al. 2017",
-        returns="(d,)",
         draw=lambda: cases.neighbourhoods(lambda f: 2 * f + 3),
-        vectors=shipped("rules"),
-        relations=cases.OF_MODELS,
         selects=True,
     ),
-    "sign-flip": Kind(
+    "sign-flip": _attack(
         attacks.sign_flip,
         about="-sigma times each attacker's own model",
         reference="the paper's Sec. 2.2",
         returns="(f, d)",
         draw=lambda: cases.honest((1.0, 0.5, 3.0)),
-        vectors=shipped("attacks"),
         relations=cases.OF_ROWS,
     ),
-    "arbitrary": Kind(
+    "arbitrary": _attack(
         attacks.arbitrary,
         about="each attacker's own model times random signals, entry by entry",
         reference="the paper's Sec. 5",
         returns="(f, d)",
         draw=cases.signalled,
-        vectors=shipped("attacks"),
         relations=cases.OF_TWO_ROWS,
     ),
-    "fall-of-empires": Kind(
+    "fall-of-empires": _attack(
         attacks.fall_of_empires,
         about="-epsilon times the mean of the honest models",
         reference="Xie et al. 2020",
-        returns="(d,)",
         draw=lambda: cases.honest((1.0, 0.1, 1.1, 2.0)),
-        vectors=shipped("attacks"),
         relations=(cases.ORDER_OF_MODELS,),
     ),
-    "alie": Kind(
+    "alie": _attack(
         attacks.a_little_is_enough,
         about="mean - z standard deviations of the honest models, by coordinate, with divisor h (ddof 0)",
         reference="Baruch et al. 2019",
-        returns="(d,)",
         draw=lambda: cases.honest((0.18, 0.929, 1.5, 0.3)),
-        vectors=shipped("attacks"),
         relations=cases.OF_MODELS,
     ),
     "alie-z": Kind(
@@ -223,7 +199,6 @@ KINDS: dict[str, Kind] = {
         sgd,
         about="w - mu g",
         reference="the paper's Eq. (2)",
-        returns="(d,)",
         draw=cases.steps,
         vectors=sgd_vectors,
         relations=cases.OF_PARAMETERS,

@@ -8,7 +8,8 @@ from problems import diminishing
 from mutants.common import adam_variant, entry, killer, known
 from refimpl import aggregate, algorithm, attacks, draws, engine, layers, models, optim, released, train
 from refimpl.arrays import quiet
-from refimpl.audit.variants import krum_medoid, learning
+from refimpl.audit.variants import learning
+from refimpl.audit.variants import rules as variants_of_rules
 from refimpl.fast import engine as fast
 
 weights, rules, attack, layer, model, step, rounds, runs, smoothed = map(
@@ -55,6 +56,11 @@ def back_through_all(gradient):
         return network._replace(layers=tuple(stack)).gradient(w, X, y)
 
     return mutant
+
+
+def of_directions(W):
+    """Squared distances of w / sqrt(1 + |w|^2)."""
+    return aggregate.squared_distances(W / np.sqrt((W**2).sum(axis=1, keepdims=True) + 1))
 
 
 def negated_biases(gradient):
@@ -191,20 +197,21 @@ MUTANTS = [
      rules("ties_go_to_the_lowest_index"),
      rules("among_exact_ties_the_lowest_index_is_chosen", name="medoid")),
     ("distance 0 to a lost model", A, "squared_distances",
-     lambda f: krum_medoid.lost_at_zero,
+     lambda f: variants_of_rules.lost_at_zero,
      rules("few_attackers_far_away_are_not_chosen", name="krum"),
      rules("few_attackers_far_away_are_not_chosen", name="medoid")),
     ("distances by the plain Gram identity", A, "squared_distances",
-     lambda f: quiet(krum_medoid.by_gram),
+     lambda f: quiet(variants_of_rules.by_gram),
      rules("distances_between_models_that_agree_to_ten_digits_far_from_the_origin"),
      rules("squared_distances_equal_the_oracle")),
-    ("a few infinite distances hide the others", A, "row_of_least", lambda f: krum_medoid.argmin,
+    ("a few infinite distances hide the others", A, "row_of_least", lambda f: variants_of_rules.argmin,
      rules("rules_equal_the_oracle", name="krum"),
      rules("few_attackers_far_away_are_not_chosen", name="medoid")),
     ("distances of directions", A, "squared_distances",
-     lambda f: quiet(krum_medoid.of_directions),
+     lambda f: quiet(of_directions),
      rules("rules_move_with_a_translation", name="medoid")),
-    known("average", "average weighted by position", A, "average",
+    ("average weighted by position", A, "average",
+     lambda f: lambda W: np.average(W, axis=0, weights=np.arange(1, len(W) + 1)),
      rules("rules_do_not_depend_on_the_order_of_the_models", name="average")),
     ("average in float64", A, "average", lambda f: lambda W: f(W.astype(float)),
      rules("rules_keep_dtype_and_inputs", name="average", dtype="float32", form=0)),
@@ -364,7 +371,8 @@ MUTANTS = [
      with_options()),
     known("round", "rounds that are not counted", E, "round_",
      rounds("the_first_state_and_those_after_it"), with_options()),
-    known("round", "another worker's memory", E, "round_",
+    ("another worker's memory", E, "round_",
+     lambda f: lambda s, state, *rest: f(s, state._replace(memory=np.roll(state.memory, 1, axis=1)), *rest),
      rounds("adams_memory_is_of_the_workers_own_gradients"), with_options()),
     ("history before aggregation", T, "run",
      history_of(lambda rounds, n: [result.local for result in rounds[n - 1 :: n]]),

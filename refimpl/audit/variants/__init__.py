@@ -4,8 +4,7 @@ A variant is a function that is called as the definition is, and its docstring i
 prints it: `name: what it computes [who uses it]`. Each file has a TABLE of its kinds' variants.
 
 weights.py         of Eq. (3), (5) and (6)
-coordinates.py     of the average, the median and the trimmed mean
-krum_medoid.py     of rules that choose a model by distances
+rules.py           of the average, the median, the trimmed mean, the medoid and Krum
 attacks.py         of the four attacks
 learning.py        of the loss, the optimisers and the mixing weights
 altered_rounds.py  of a round of Algorithm 1
@@ -18,7 +17,7 @@ from typing import Any, NamedTuple
 from refimpl.algorithm import Round
 from refimpl.arrays import quiet
 from refimpl.audit.cases import Case, cast
-from refimpl.audit.variants import altered_rounds, attacks, coordinates, krum_medoid, learning, weights
+from refimpl.audit.variants import altered_rounds, attacks, learning, rules, weights
 
 
 class Variant(NamedTuple):
@@ -48,6 +47,6 @@ def from_docstring(compute: Callable[..., Any]) -> Variant:
 
 VARIANTS: dict[str, tuple[Variant, ...]] = {
     kind: tuple(map(from_docstring, functions))
-    for part in (weights, coordinates, krum_medoid, attacks, learning, altered_rounds)
+    for part in (weights, rules, attacks, learning, altered_rounds)
     for kind, functions in part.TABLE.items()
 }

@@ -83,11 +83,6 @@ def foe_of_the_sum(honest: Array, epsilon: float = 1.0) -> Array:
     return -epsilon * honest.sum(axis=0)
 
 
-def foe_of_the_median(honest: Array, epsilon: float = 1.0) -> Array:
-    """FoE of the median: -epsilon times the median"""
-    return -epsilon * np.median(honest, axis=0)
-
-
 # --- A Little Is Enough -------------------------------------------------------------------------------------
 
 
@@ -186,7 +181,7 @@ def z_10(n: int, f: int) -> float:
 TABLE = {
     "sign-flip": (flip_without_sigma, flip_times_4, flipped_mean, no_flip),
     "arbitrary": (one_signal_per_model, one_signal_for_all, signals_added, signals_alone, relative_error),
-    "fall-of-empires": (foe_plus, foe_one_minus, foe_without_epsilon, foe_of_the_sum, foe_of_the_median),
+    "fall-of-empires": (foe_plus, foe_one_minus, foe_without_epsilon, foe_of_the_sum),
     "alie": (
         alie_plus, alie_ddof_1, alie_plus_ddof_1, alie_without_mean, alie_without_mean_ddof_1,
         alie_plus_variance, alie_minus_variance, alie_fixed_z, alie_by_squares,

@@ -1,12 +1,14 @@
 """Variants of the loss, the local steps and the mixing weights."""
 
 from collections.abc import Callable
-from functools import wraps
+from functools import partial, wraps
 
 import numpy as np
 
 from refimpl.arrays import Array
+from refimpl.audit.kinds import steps_along
 from refimpl.layers import softmax_cross_entropy as cross_entropy
+from refimpl.optim import adam, sgd
 from refimpl.related.mixing import metropolis_weights
 
 # --- Softmax cross-entropy ----------------------------------------------------------------------------------
@@ -65,11 +67,6 @@ def uphill(w: Array, g: Array, mu: float) -> Array:
     return w + mu * g
 
 
-def divided_by_mu(w: Array, g: Array, mu: float) -> Array:
-    """a step of g / mu: w - g / mu"""
-    return w - g / mu
-
-
 def normalised_gradient(w: Array, g: Array, mu: float) -> Array:
     """a step of mu along g / |g|: the gradient is normalised"""
     return w - mu * g / max(np.sqrt((g * g).sum()), 1e-12)
@@ -87,94 +84,60 @@ def step_alone(w: Array, g: Array, mu: float) -> Array:
 
 # --- Adam ---------------------------------------------------------------------------------------------------
 
-Step = Callable[[Array, Array, Array, float, int], tuple[Array, Array]]
+
+def path(step: Callable[..., tuple[Array, Array]]) -> Callable[[Array, Array, float], Array]:
+    """A variant's steps along gradients (T, d), with its docstring."""
+    return wraps(step)(partial(steps_along, step))
 
 
-def path(step: Step) -> Callable[[Array, Array, float], Array]:
-    """The parameters after a step for each of the gradients (T, d); the step itself is its __wrapped__."""
-
-    @wraps(step)
-    def compute(w: Array, gradients: Array, mu: float) -> Array:
-        memory = np.zeros((2, *w.shape), w.dtype)
-        for t, g in enumerate(gradients, start=1):
-            w, memory = step(w, g, memory, mu, t)
-        return w
-
-    return compute
-
-
-def moments(g: Array, memory: Array, beta1: float = 0.9, beta2: float = 0.999) -> Array:
-    m, v = memory
-    return np.stack([beta1 * m + (1 - beta1) * g, beta2 * v + (1 - beta2) * g * g])
-
-
-def corrected(memory: Array, t: int, beta1: float = 0.9, beta2: float = 0.999) -> tuple[Array, Array]:
-    m, v = memory
-    return m / (1 - beta1**t), v / (1 - beta2**t)
-
-
-@path
 def adam_uncorrected(w: Array, g: Array, memory: Array, mu: float, t: int) -> tuple[Array, Array]:
     """Adam without bias correction: w - mu m / (sqrt(v) + eps)"""
-    m, v = memory = moments(g, memory)
+    m, v = memory = adam(w, g, memory, mu, t)[1]
     return w - mu * m / (np.sqrt(v) + 1e-8), memory
 
 
-@path
 def adam_eps_inside(w: Array, g: Array, memory: Array, mu: float, t: int) -> tuple[Array, Array]:
     """Adam with eps inside of the root: w - mu m_hat / sqrt(v_hat + eps)"""
-    m, v = corrected(memory := moments(g, memory), t)
-    return w - mu * m / np.sqrt(v + 1e-8), memory
+    m, v = memory = adam(w, g, memory, mu, t)[1]
+    return w - mu * m / (1 - 0.9**t) / np.sqrt(v / (1 - 0.999**t) + 1e-8), memory
 
 
-@path
 def adam_eps_uncorrected(w: Array, g: Array, memory: Array, mu: float, t: int) -> tuple[Array, Array]:
     """Adam with eps before the correction: the step size is corrected by sqrt(1 - beta2^t) / (1 - beta1^t), eps
     is not
     [Kingma and Ba's second form (epsilon hat); TensorFlow, Keras]"""
-    m, v = memory = moments(g, memory)
+    m, v = memory = adam(w, g, memory, mu, t)[1]
     return w - mu * np.sqrt(1 - 0.999**t) / (1 - 0.9**t) * m / (np.sqrt(v) + 1e-8), memory
 
 
-@path
 def adam_from_2(w: Array, g: Array, memory: Array, mu: float, t: int) -> tuple[Array, Array]:
     """Adam that counts from 2: t is one too many in the correction"""
-    m, v = corrected(memory := moments(g, memory), t + 1)
-    return w - mu * m / (np.sqrt(v) + 1e-8), memory
+    return adam(w, g, memory, mu, t + 1)
 
 
-@path
 def adam_beta2_0_99(w: Array, g: Array, memory: Array, mu: float, t: int) -> tuple[Array, Array]:
     """Adam with beta2 = 0.99: instead of 0.999"""
-    m, v = corrected(memory := moments(g, memory, beta2=0.99), t, beta2=0.99)
-    return w - mu * m / (np.sqrt(v) + 1e-8), memory
+    return adam(w, g, memory, mu, t, beta2=0.99)
 
 
-@path
 def adam_eps_1e_7(w: Array, g: Array, memory: Array, mu: float, t: int) -> tuple[Array, Array]:
     """Adam with eps 1e-7: instead of 1e-8"""
-    m, v = corrected(memory := moments(g, memory), t)
-    return w - mu * m / (np.sqrt(v) + 1e-7), memory
+    return adam(w, g, memory, mu, t, eps=1e-7)
 
 
-@path
 def adam_without_momentum(w: Array, g: Array, memory: Array, mu: float, t: int) -> tuple[Array, Array]:
     """Adam without momentum: RMSprop with bias correction: beta1 = 0"""
-    m, v = corrected(memory := moments(g, memory, beta1=0), t, beta1=0)
-    return w - mu * m / (np.sqrt(v) + 1e-8), memory
+    return adam(w, g, memory, mu, t, beta1=0)
 
 
-@path
 def adam_forgetful(w: Array, g: Array, memory: Array, mu: float, t: int) -> tuple[Array, Array]:
     """Adam that forgets: both moments start at 0 in every step"""
-    m, v = corrected(moments(g, 0 * memory), t)
-    return w - mu * m / (np.sqrt(v) + 1e-8), memory
+    return adam(w, g, 0 * memory, mu, t)
 
 
-@path
 def sgd_for_adam(w: Array, g: Array, memory: Array, mu: float, t: int) -> tuple[Array, Array]:
     """SGD: the moments are not used"""
-    return w - mu * g, memory
+    return sgd(w, g, memory, mu, t)
 
 
 # --- Metropolis weights -------------------------------------------------------------------------------------
@@ -231,11 +194,11 @@ TABLE = {
         overflowing, padding_as_last_class, of_the_sigmoid, of_the_softmax, in_bits, guarded_log, probability,
         divided_by_rows,
     ),
-    "sgd": (uphill, divided_by_mu, normalised_gradient, signs, step_alone),
-    "adam": (
+    "sgd": (uphill, normalised_gradient, signs, step_alone),
+    "adam": tuple(map(path, (
         adam_uncorrected, adam_eps_inside, adam_eps_uncorrected, adam_from_2, adam_beta2_0_99, adam_eps_1e_7,
         adam_without_momentum, adam_forgetful, sgd_for_adam,
-    ),
+    ))),
     "metropolis-weights": (
         without_plus_1, degrees_with_itself, neighbourhood_mean, min_for_max, largest_degree, lazy,
         no_weight_for_itself,

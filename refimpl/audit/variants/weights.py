@@ -30,19 +30,14 @@ def inverse_square(r: Array) -> Array:
     return normalised(1 / r**2)
 
 
-def guarded_by_1e_6(r: Array) -> Array:
-    """1 / (r + 1e-6): c_l proportional to 1 / (r_l + 1e-6) [a common guard against 1 / 0]"""
-    return normalised(1 / (r + 1e-6))
+def guarded_by(eps: str) -> Callable[[Array], Array]:
+    """1 / (r + {eps}): c_l proportional to 1 / (r_l + {eps}) [a common guard against 1 / 0]"""
 
+    def compute(r: Array) -> Array:
+        return normalised(1 / (r + float(eps)))
 
-def guarded_by_1e_8(r: Array) -> Array:
-    """1 / (r + 1e-8): c_l proportional to 1 / (r_l + 1e-8) [a common guard against 1 / 0]"""
-    return normalised(1 / (r + 1e-8))
-
-
-def guarded_by_1e_12(r: Array) -> Array:
-    """1 / (r + 1e-12): c_l proportional to 1 / (r_l + 1e-12) [a common guard against 1 / 0]"""
-    return normalised(1 / (r + 1e-12))
+    compute.__doc__ = str(guarded_by.__doc__).format(eps=eps)
+    return compute
 
 
 def equal(r: Array) -> Array:
@@ -51,9 +46,8 @@ def equal(r: Array) -> Array:
     return finite / max(finite.sum(), 1)
 
 
-OTHER_WEIGHTS = (
-    proportional, softmax, inverse_square, guarded_by_1e_6, guarded_by_1e_8, guarded_by_1e_12, equal,
-)  # fmt: skip
+GUARDED = map(guarded_by, ("1e-6", "1e-8", "1e-12"))
+OTHER_WEIGHTS = (proportional, softmax, inverse_square, *GUARDED, equal)
 
 
 def over_N_plus(weights: Callable[[Array], Array]) -> Callable[[Array, int], Array]:

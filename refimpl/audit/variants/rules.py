@@ -1,12 +1,133 @@
-"""Variants of the rules that choose one of the models: medoid and Krum."""
+"""Variants of the rules: average, median, trimmed mean; medoid and Krum, which choose one of the models."""
 
 from collections.abc import Callable
+from functools import wraps
 
 import numpy as np
 
-from refimpl.aggregate import row_of_least
+from refimpl.aggregate import ascending, coordinate_median, row_of_least, trim_count
 from refimpl.aggregate import squared_distances as squares
 from refimpl.arrays import Array
+
+# --- Average ------------------------------------------------------------------------------------------------
+
+
+def sum_of_models(W: Array) -> Array:
+    """the sum: not divided by n"""
+    return W.sum(axis=0)
+
+
+def divided_by_n_1(W: Array) -> Array:
+    """divided by n - 1: or by 1 for a single model"""
+    return W.sum(axis=0) / max(len(W) - 1, 1)
+
+
+def average_of_finite_models(W: Array) -> Array:
+    """average of the finite models: models with NaN or infinite entries are left out"""
+    return W[np.isfinite(W).all(axis=1)].mean(axis=0)
+
+
+def average_without_nan(W: Array) -> Array:
+    """average without NaN: NaN entries are left out [numpy.nanmean]"""
+    return np.ma.array(W, mask=np.isnan(W)).mean(axis=0).filled(np.nan)
+
+
+# --- Median -------------------------------------------------------------------------------------------------
+
+
+def lower_median(W: Array) -> Array:
+    """lower median: the lower of the middle two if n is even [the released code]"""
+    return ascending(W)[(len(W) - 1) // 2]
+
+
+def lower_median_lost_to_nan(W: Array) -> Array:
+    """lower median that NaN takes down: the lower of the middle two; a NaN makes the coordinate NaN
+    [torch.median]"""
+    return spoilt_by_nan(W, lower_median(W))
+
+
+def upper_median(W: Array) -> Array:
+    """upper median: the upper of the middle two if n is even [BRIDGE's code for CNNs]"""
+    return ascending(W)[len(W) // 2]
+
+
+def median_lost_to_nan(W: Array) -> Array:
+    """median that NaN takes down: the mean of the middle two; a NaN makes the coordinate NaN
+    [numpy.median, and so ByzFL's Median and Flower's aggregate_median]"""
+    return spoilt_by_nan(W, coordinate_median(W))
+
+
+def median_without_nan(W: Array) -> Array:
+    """median without NaN: the median of what is not NaN, so that an attacker's NaN moves it
+    [numpy.nanmedian]"""
+    return np.array([np.median(x[~np.isnan(x)]) if not np.isnan(x).all() else np.nan for x in W.T])
+
+
+def spoilt_by_nan(W: Array, answer: Array) -> Array:
+    return np.where(np.isnan(W).any(axis=0), np.nan, answer)
+
+
+# --- Trimmed mean -------------------------------------------------------------------------------------------
+
+
+def trimmed(W: Array, low: int, high: int) -> Array:
+    """The mean of each coordinate without its `low` lowest and `high` highest values."""
+    return ascending(W)[low : len(W) - high].mean(axis=0)
+
+
+def trims_f_1(W: Array, f: int) -> Array:
+    """trimmed mean trims f - 1: f - 1 on each side"""
+    return trimmed(W, max(f - 1, 0), max(f - 1, 0))
+
+
+def trims_one_side(W: Array, f: int) -> Array:
+    """trimmed mean trims one side: only the f highest"""
+    return trimmed(W, 0, f)
+
+
+def trims_f_in_all(W: Array, f: int) -> Array:
+    """trimmed mean trims f in all: floor(f / 2) on each side"""
+    return trimmed(W, f // 2, f // 2)
+
+
+def trims_a_share(W: Array, f: int) -> Array:
+    """trimmed mean of a share: int(f / n * n) on each side, which is f - 1 for (n, f) = (49, 1) or (47, 3)
+    [scipy.stats.trim_mean(W, f / n): Peng et al. 2021; Flower's aggregate_trimmed_avg, if told f / n]"""
+    n = len(W)
+    return trimmed(W, int(f / n * n), int(f / n * n))
+
+
+def trims_a_tenth(W: Array, f: int) -> Array:
+    """a tenth is trimmed if f = 0: floor(n / 10) on each side where f = 0
+    [the paper's Sec. 5, by the name of the rule: refimpl's RULES, the released code]"""
+    count = trim_count(len(W), f)
+    return trimmed(W, count, count)
+
+
+def nan_stays_nan(W: Array, f: int) -> Array:
+    """NaN that is not trimmed stays NaN: NaN is sorted last and trimmed first, but if there are more than f the
+    mean is NaN, not +infinity [numpy.sort, and so ByzFL's TrMean]"""
+    return np.sort(W, axis=0)[f : len(W) - f].mean(axis=0)
+
+
+def own_kept(W: Array, f: int) -> Array:
+    """the own value is never trimmed: f lowest and highest of the others, then the mean of the rest and the
+    first model's value
+    [BRIDGE's and ByRDiE's papers, IOS, nicehiro (the receiver's model first)]"""
+    others = ascending(W[1:])[f : len(W) - 1 - f]
+    return (W[0] + others.sum(axis=0)) / (1 + len(others))
+
+
+def mean_around_median(W: Array, f: int) -> Array:
+    """mean around the median: the mean of the n - f values nearest to the median [ByzFL's Meamed]"""
+    nearest = np.argsort(abs(W - coordinate_median(W)), axis=0, kind="stable")[: len(W) - f]
+    return np.take_along_axis(W, nearest, axis=0).mean(axis=0)
+
+
+def not_trimmed(W: Array, f: int) -> Array:
+    """the mean: f is ignored"""
+    return W.mean(axis=0)
+
 
 # --- Distances between models, (n, d) -> (n, n) -------------------------------------------------------------
 
@@ -15,26 +136,24 @@ def unsquared(W: Array) -> Array:
     return np.sqrt(squares(W))
 
 
+def naive(W: Array) -> Array:
+    """Squared distances as numpy has them: a NaN, or infinity minus itself, stays NaN."""
+    return ((W[:, None] - W) ** 2).sum(axis=-1)
+
+
 def by_gram(W: Array) -> Array:
-    """Squared distances as |a|^2 + |b|^2 - 2 a b, which cancels far from the origin."""
+    """distances by the plain Gram identity: |a|^2 + |b|^2 - 2 a b, which cancels where models agree to many
+    digits
+    [torch.cdist for more than 25 models; scikit-learn's euclidean_distances]"""
     s = (W**2).sum(axis=1)
     D = abs(s[:, None] + s - 2 * W @ W.T)
     return np.where(np.eye(len(W), dtype=bool), 0, np.where(np.isfinite(D), D, np.inf))
 
 
 def lost_at_zero(W: Array) -> Array:
-    """Squared distances, 0 where they are infinite."""
+    """distance 0 to a lost model: a model that is not finite is at distance 0 from all
+    [numpy.nan_to_num of the distances]"""
     return np.where(np.isinf(squares(W)), 0, squares(W))
-
-
-def of_directions(W: Array) -> Array:
-    """Squared distances of w / sqrt(1 + |w|^2)."""
-    return squares(W / np.sqrt((W**2).sum(axis=1, keepdims=True) + 1))
-
-
-def naive(W: Array) -> Array:
-    """Squared distances as numpy has them: a NaN, or infinity minus itself, stays NaN."""
-    return ((W[:, None] - W) ** 2).sum(axis=-1)
 
 
 # --- Choosing -----------------------------------------------------------------------------------------------
@@ -54,6 +173,16 @@ def multi_krum(W: Array, f: int, others: int, keep: int) -> Array:
     """The mean of the `keep` models with the best scores over n - f - `others` distances."""
     scores = nearest(squares(W), len(W) - f - others).sum(axis=1)
     return W[np.argsort(scores, kind="stable")[:keep]].mean(axis=0)
+
+
+def medoid_by(distances: Callable[[Array], Array]) -> Callable[[Array], Array]:
+    """The medoid by other squared distances, with their docstring."""
+    return wraps(distances)(lambda W: row_of_least(np.sqrt(distances(W)), W))
+
+
+def krum_by(distances: Callable[[Array], Array]) -> Callable[[Array, int], Array]:
+    """Krum by other squared distances, with their docstring."""
+    return wraps(distances)(lambda W, f: krum(W, f, 2, distances))
 
 
 def argmin(scores: Array, W: Array) -> Array:
@@ -80,34 +209,10 @@ def medoid_manhattan(W: Array) -> Array:
     return row_of_least(abs(W[:, None] - W).sum(axis=-1), W)
 
 
-def centre(W: Array) -> Array:
-    """the smallest of the largest distances: the centre instead of the medoid"""
-    return W[np.argmin(unsquared(W).max(axis=1))]
-
-
-def medoid_by_gram(W: Array) -> Array:
-    """distances by the plain Gram identity: |a|^2 + |b|^2 - 2 a b, which cancels where models agree to many
-    digits
-    [torch.cdist for more than 25 models; scikit-learn's euclidean_distances]"""
-    return row_of_least(np.sqrt(by_gram(W)), W)
-
-
-def medoid_lost_at_zero(W: Array) -> Array:
-    """distance 0 to a lost model: a model that is not finite is at distance 0 from all
-    [numpy.nan_to_num of the distances]"""
-    return row_of_least(np.sqrt(lost_at_zero(W)), W)
-
-
 def medoid_of_infinite_sums(W: Array) -> Array:
     """a few infinite distances hide the others: models with an infinite score are all alike, and the first of
     them wins if there is no other"""
     return argmin(unsquared(W), W)
-
-
-def medoid_of_directions(W: Array) -> Array:
-    """distances of directions: of w / sqrt(1 + |w|^2), as in a cosine similarity that is kept from dividing by
-    0"""
-    return row_of_least(np.sqrt(of_directions(W)), W)
 
 
 def medoid_chooses_nan(W: Array) -> Array:
@@ -174,29 +279,10 @@ def krum_last_tie(W: Array, f: int) -> Array:
     return krum(W[::-1], f, 2)
 
 
-def krum_by_gram(W: Array, f: int) -> Array:
-    """distances by the plain Gram identity: |a|^2 + |b|^2 - 2 a b, which cancels where models agree to many
-    digits
-    [torch.cdist for more than 25 models; scikit-learn's euclidean_distances]"""
-    return krum(W, f, 2, by_gram)
-
-
-def krum_lost_at_zero(W: Array, f: int) -> Array:
-    """distance 0 to a lost model: a model that is not finite is at distance 0 from all
-    [numpy.nan_to_num of the distances]"""
-    return krum(W, f, 2, lost_at_zero)
-
-
 def krum_of_infinite_sums(W: Array, f: int) -> Array:
     """a few infinite distances hide the others: models with an infinite score are all alike, and the first of
     them wins if there is no other"""
     return argmin(nearest(squares(W), len(W) - f - 2), W)
-
-
-def krum_of_directions(W: Array, f: int) -> Array:
-    """distances of directions: of w / sqrt(1 + |w|^2), as in a cosine similarity that is kept from dividing by
-    0"""
-    return krum(W, f, 2, of_directions)
 
 
 def krum_chooses_nan(W: Array, f: int) -> Array:
@@ -225,14 +311,22 @@ def multi_krum_n_f_2(W: Array, f: int) -> Array:
 
 
 TABLE = {
+    "average": (sum_of_models, divided_by_n_1, average_of_finite_models, average_without_nan),
+    "median": (
+        lower_median, lower_median_lost_to_nan, upper_median, median_lost_to_nan, median_without_nan,
+    ),
+    "trimmed-mean": (
+        trims_f_1, trims_one_side, trims_f_in_all, trims_a_share, trims_a_tenth, nan_stays_nan, own_kept,
+        mean_around_median, not_trimmed,
+    ),
     "medoid": (
-        medoid_squared, medoid_last_tie, medoid_manhattan, centre, medoid_by_gram, medoid_lost_at_zero,
-        medoid_of_infinite_sums, medoid_of_directions, medoid_chooses_nan,
+        medoid_squared, medoid_last_tie, medoid_manhattan, medoid_by(by_gram), medoid_by(lost_at_zero),
+        medoid_of_infinite_sums, medoid_chooses_nan,
     ),
     "krum": (
         krum_n_f_1, krum_n_f_1_unsquared, krum_counts_itself, krum_counts_itself_unsquared, krum_unsquared,
         krum_squared_twice, krum_n_f_unsquared, krum_over_all, krum_without_attackers, krum_last_tie,
-        krum_by_gram, krum_lost_at_zero, krum_of_infinite_sums, krum_of_directions, krum_chooses_nan,
+        krum_by(by_gram), krum_by(lost_at_zero), krum_of_infinite_sums, krum_chooses_nan,
         krum_n_f_1_chooses_nan, multi_krum_n_f, multi_krum_n_f_2,
     ),
 }  # fmt: skip
