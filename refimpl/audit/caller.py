@@ -74,19 +74,9 @@ def on_host(value: Any) -> np.ndarray:
     except ValueError:
         array = np.asarray(None)
     if array.dtype.kind not in "biuf":
-        raise ValueError(f"returns {_named(value)}, not an array of numbers")
+        what = "None" if value is None else f"a {type(value).__name__}"
+        raise ValueError(f"returns {what}, not an array of numbers")
     return array
-
-
-def dtype_of(value: Any) -> str:
-    """The dtype of an array or tensor, "" for anything else."""
-    return str(getattr(value, "dtype", "")).removeprefix("torch.")
-
-
-def _named(value: Any) -> str:
-    if isinstance(value, list):
-        return f"a sequence of {len(value)} that do not form an array"
-    return "None" if value is None else f"a {type(value).__name__}"
 
 
 # --- The function -------------------------------------------------------------------------------------------
@@ -98,9 +88,8 @@ class Caller:
     def __init__(self, function: Callable, kind: str, form: str = "", limit: float = 3.0) -> None:
         self.function, self.name, self.kind, self.form, self.limit = function, kind, KINDS[kind], form, limit
         self.cases = list(cases_of(kind))
-        self.fixed = self.kind.optional and not _takes(function, len(self.kind.arguments))
-        if self.fixed:  # it has no such parameter: only the default is asked
-            self.cases = [self.cut(case) for case in self.cases if case.inputs[-1] == 1]
+        if self.kind.optional and not _takes(function, len(self.kind.arguments)):  # only the default is asked
+            self.cases = [case._replace(inputs=case.inputs[:-1]) for case in self.cases if case.inputs[-1] == 1]
         self.arguments = self.kind.arguments[: len(self.cases[0].inputs)]
         self.indices = False  # does it return the number of the chosen model?
         self.narrow = False  # does it answer float64 in float32?
@@ -144,7 +133,7 @@ class Caller:
         except BaseException as error:  # whatever it raises, sys.exit() included, is its answer
             return Answer(problem=in_a_line(error))
         wrote = tuple(i for i, (a, b) in enumerate(zip(given, kept, strict=True)) if not same(a, b))
-        return Answer(value, dtype=dtype_of(returned), wrote=wrote)
+        return Answer(value, dtype=str(getattr(returned, "dtype", "")).removeprefix("torch."), wrote=wrote)
 
     def choose_form(self) -> str:
         """Finds out how the function takes arrays; returns why it cannot be called, or ""."""
@@ -171,10 +160,6 @@ class Caller:
             self.cases = [self.narrowed(case) for case in self.cases if case.group != FAR]
         answers = self.answers([case.inputs for case in self.cases], SECONDS)
         return list(zip(self.cases, answers, strict=False))
-
-    def cut(self, case: Case) -> Case:
-        """The case without an argument that the function does not take."""
-        return case._replace(inputs=case.inputs[:-1]) if self.fixed else case
 
     def read(self, returned: Any, inputs: Inputs) -> Any:
         """A returned value in the form of the definition's answer; for the number of a model, that model."""

@@ -50,7 +50,8 @@ def hung(pairs: list[tuple[Case, Answer]]) -> str:
 
 def compared(called: Caller, pairs: list[tuple[Case, Answer]], shrinks: bool) -> dict[str, Any]:
     """The fields of a report from `status` on."""
-    judged = [(case, answer.value) for case, answer in pairs if case.expected is not None]
+    answered = [pair for pair in pairs if pair[0].expected is not None]
+    judged = [(case, answer.value) for case, answer in answered]
     right = [agree(case, case.expected, value) for case, value in judged]
     base = agreement("the definition", judged, right)
     facts: dict[str, Any] = {
@@ -62,7 +63,6 @@ def compared(called: Caller, pairs: list[tuple[Case, Answer]], shrinks: bool) ->
     if all(right):
         verdict = "right" if len(pairs) == len(called.cases) else "right, as far as it was asked"
         return {"status": RIGHT, "verdict": verdict, **facts}
-    answered = [pair for pair in pairs if pair[0].expected is not None]
     different = [pair for pair, agreed in zip(answered, right, strict=True) if not agreed]
     facts["difference"] = counterexample(called, different, shrinks)
     if called.kind.steps:
@@ -73,17 +73,17 @@ def compared(called: Caller, pairs: list[tuple[Case, Answer]], shrinks: bool) ->
 def named(variants: tuple[Variant, ...], base: Agreement, judged: Judged, right: list[bool]) -> dict[str, Any]:
     """The verdict on a function that leaves the definition, and which variant it is, if any."""
     known = [likeness(variant, judged, right) for variant in suspects(variants, judged, right)]
-    best = max((v for v in known if v.full), key=lambda v: v.rank, default=base)
+    agreed_apart = lambda v: sum(count.agreed for count in v.apart.values())
+    best = max((v for v in known if v.full), key=agreed_apart, default=base)
     if base.full:
         like = {"variant": best} if best.complete else {"by_group": by_group(variants, judged, right)}
         return {"verdict": "right, but for the cases counted apart", **like}
     if best.full:
         return {"verdict": "a known variant", "variant": best}
-    closest = max(known, key=lambda v: v.explained)
-    return {
-        "verdict": "different, and no variant that is known",
-        "closest": closest if closest.explained >= NEAR else None,
-    }
+    explained = lambda v: v.explains.share if v.explains else 0.0
+    closest = max(known, key=explained)
+    close = {"closest": closest} if explained(closest) >= NEAR else {}
+    return {"verdict": "different, and no variant that is known", **close}
 
 
 def suspects(variants: tuple[Variant, ...], judged: Judged, right: list[bool]) -> list[Variant]:
@@ -113,7 +113,7 @@ def by_group(variants: tuple[Variant, ...], judged: Judged, right: list[bool]) -
     found = {}
     likely = [likeness(variant, judged, right) for variant in variants]
     for group, count in groups(judged, right).items():
-        fits = [v for v in likely if v.full and group in v.apart and v.apart[group].agreed == count.of]
+        fits = [v for v in likely if v.full and group in v.apart and v.apart[group].share == 1]
         if count.agreed < count.of and fits:
             found[group] = fits[0]
     return found

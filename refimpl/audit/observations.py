@@ -7,7 +7,6 @@ import numpy as np
 from refimpl.audit import caller
 from refimpl.audit.caller import Answer, Caller
 from refimpl.audit.cases import Case, agree
-from refimpl.audit.kinds import cases_of
 
 Pairs = list[tuple[Case, Answer]]
 
@@ -48,8 +47,7 @@ def dtypes(called: Caller, pairs: Pairs) -> Iterator[str]:
 
 def relations(called: Caller) -> Iterator[str]:
     """One sentence per relation on whether answers move as they must; or that asking twice changes them."""
-    clear = [case for case in cases_of(called.name) if case.telling and case.group not in UNCLEAR]
-    probes = [called.cut(case) for case in clear[:PROBES]]
+    probes = [case for case in called.cases if case.telling and case.group not in UNCLEAR][:PROBES]
     first, twice = (_values(called, [case.inputs for case in probes]) for _ in range(2))
     if not all(agree(case, a, b) for case, a, b in zip(probes, first, twice, strict=False)):
         yield "gives different answers to the same input"

@@ -16,6 +16,11 @@ class Count(NamedTuple):
     agreed: int
     of: int
 
+    @property
+    def share(self) -> float:
+        """The share that agrees, 0 of nothing."""
+        return self.agreed / self.of if self.of else 0.0
+
     def __str__(self) -> str:
         return f"{self.agreed} of {self.of}"
 
@@ -33,22 +38,12 @@ class Agreement(NamedTuple):
     @property
     def full(self) -> bool:
         """Whether all ordinary cases agree."""
-        return self.ordinary.agreed == self.ordinary.of > 0
+        return self.ordinary.share == 1
 
     @property
     def complete(self) -> bool:
         """Whether all cases agree."""
-        return self.full and all(count.agreed == count.of for count in self.apart.values())
-
-    @property
-    def rank(self) -> tuple[int, int]:
-        """How many cases agree: ordinary ones, others."""
-        return self.ordinary.agreed, sum(count.agreed for count in self.apart.values())
-
-    @property
-    def explained(self) -> float:
-        """The share of the differences that it explains."""
-        return self.explains.agreed / self.explains.of if self.explains else 0.0
+        return self.full and all(count.share == 1 for count in self.apart.values())
 
     @property
     def title(self) -> str:
@@ -119,7 +114,7 @@ def _parts(r: Report) -> Iterator[tuple[str, str]]:
     for group, like in (r.by_group or {}).items():
         yield group, f"like: {like.title}"
     if r.groups and r.difference and not r.variant:
-        worst_first = sorted(r.groups.items(), key=lambda item: item[1].agreed / item[1].of)
+        worst_first = sorted(r.groups.items(), key=lambda item: item[1].share)
         yield "by group", ", ".join(f"{group} {count}" for group, count in worst_first)
     if r.step:
         yield "first at", f"{r.step}: the step that leaves the path first"

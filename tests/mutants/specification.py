@@ -58,9 +58,9 @@ def back_through_all(gradient):
     return mutant
 
 
-def of_directions(W):
+def of_directions(squared_distances):
     """Squared distances of w / sqrt(1 + |w|^2)."""
-    return aggregate.squared_distances(W / np.sqrt((W**2).sum(axis=1, keepdims=True) + 1))
+    return quiet(lambda W: squared_distances(W / np.sqrt((W**2).sum(axis=1, keepdims=True) + 1)))
 
 
 def negated_biases(gradient):
@@ -207,8 +207,7 @@ MUTANTS = [
     ("a few infinite distances hide the others", A, "row_of_least", lambda f: variants_of_rules.argmin,
      rules("rules_equal_the_oracle", name="krum"),
      rules("few_attackers_far_away_are_not_chosen", name="medoid")),
-    ("distances of directions", A, "squared_distances",
-     lambda f: quiet(of_directions),
+    ("distances of directions", A, "squared_distances", of_directions,
      rules("rules_move_with_a_translation", name="medoid")),
     ("average weighted by position", A, "average",
      lambda f: lambda W: np.average(W, axis=0, weights=np.arange(1, len(W) + 1)),
