@@ -233,7 +233,7 @@ def networks() -> Drawn:
 # --- Vectors ----------------------------------------------------------------------------------------------
 
 
-def shipped(family: str, group: Callable[..., str] = lambda *inputs: "") -> Callable[..., Iterator[Case]]:
+def vectors_of(family: str, group: Callable[..., str] = lambda *inputs: "") -> Callable[..., Iterator[Case]]:
     """(function, names of its arguments) -> its cases among the vectors of a family.
 
     The first output is the expected one; errors are cases that expect None. `group` says where inputs are

@@ -2,7 +2,7 @@
 
 import itertools
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -32,14 +32,12 @@ def counterexample(called: Caller, different: list[tuple[Case, Answer]], shrinks
         return rounds.counterexample(case, answer.value, answer.problem)
     title, groups = case.name, {case.group for case, _ in different}
     clearly = called.kind.selects and bool(groups - {*APART, "ties", "vectors"})  # a tie is no good example
-    differs = lambda inputs: leaves(called, inputs, clearly)
-    starts = (cast(case.inputs, float) for case, _ in different if case.group != FAR)
-    start = next(filter(differs, starts), None) if shrinks else None
-    if start is not None:
-        found = smallest(called.arguments, start, differs)
+    starts = [cast(case.inputs, float) for case, _ in different if case.group != FAR]
+    found = smallest(called, starts, clearly) if shrinks else None
+    if found is not None:
         title, case, answer = "the smallest input found", plain_case(called, found), called(found)
     inputs = {name: format_value(v) for name, v in zip(called.arguments, case.inputs, strict=True)}
-    why = steps_to(called, case, answer.value) if count(case.inputs) < 40 and case.group != FAR else ""
+    why = explained(called, case, answer.value) if count(case.inputs) < 40 and case.group != FAR else ""
     return Counterexample(
         title, inputs, format_value(case.expected), answer.problem or format_value(answer.value), why
     )
@@ -57,6 +55,8 @@ def plain_case(called: Caller, inputs: Inputs) -> Case:
 
 def leaves(called: Caller, inputs: Inputs, clearly: bool) -> bool:
     """Whether it leaves the definition there; `clearly`: and no tie decides which model is chosen."""
+    if not possible(called.arguments, inputs):
+        return False
     try:
         case = plain_case(called, inputs)
         turned = plain_case(called, (inputs[0][::-1], *inputs[1:])) if clearly else case
@@ -68,7 +68,7 @@ def leaves(called: Caller, inputs: Inputs, clearly: bool) -> bool:
     return not answer.late and not agree(case, case.expected, answer.value)
 
 
-def steps_to(called: Caller, case: Case, value: Any) -> str:
+def explained(called: Caller, case: Case, value: Any) -> str:
     """How the definition comes to its answer, in the first coordinate that differs."""
     explain = getattr(arithmetic, called.kind.define.__name__, lambda *inputs: "")
     text = explain(*case.inputs)
@@ -83,20 +83,21 @@ def steps_to(called: Caller, case: Case, value: Any) -> str:
 # --- Making inputs smaller ----------------------------------------------------------------------------------
 
 
-def smallest(names: tuple[str, ...], inputs: Inputs, differs: Callable[[Inputs], bool]) -> Inputs:
-    """Inputs made simpler, step by step, as long as it still differs on them."""
-    end = time.monotonic() + SECONDS
-    wanted = lambda inputs: time.monotonic() < end and possible(names, inputs) and differs(inputs)
-    while (found := next(filter(wanted, simpler(names, inputs)), None)) is not None:
-        inputs = found
-    return inputs
+def smallest(called: Caller, starts: list[Inputs], clearly: bool) -> Inputs | None:
+    """The first inputs on which it differs, made simpler step by step; None if there are none, or no time."""
+    end, found, candidates = time.monotonic() + SECONDS, None, iter(starts)
+    differs = lambda inputs: time.monotonic() < end and leaves(called, inputs, clearly)
+    while (smaller := next(filter(differs, candidates), None)) is not None:
+        found, candidates = smaller, simpler(called.arguments, smaller)
+    return found
 
 
 def simpler(names: tuple[str, ...], inputs: Inputs) -> Iterator[Inputs]:
     """The inputs without one row or column of the arrays that share it; then with one number simpler."""
     axes = [AXES.get(name, "")[: np.ndim(value)] for name, value in zip(names, inputs, strict=True)]
-    shapes = map(np.shape, inputs)
-    sizes = dict(pair for own, shape in zip(axes, shapes, strict=True) for pair in zip(own, shape, strict=True))
+    sizes: dict[str, int] = {}
+    for own, value in zip(axes, inputs, strict=True):
+        sizes.update(zip(own, np.shape(value), strict=False))
     for axis, size in sizes.items():
         for i in range(size):
             yield tuple(without(value, own, axis, i) for own, value in zip(axes, inputs, strict=True))

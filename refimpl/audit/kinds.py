@@ -15,7 +15,7 @@ import numpy as np
 from refimpl import aggregate, attacks, layers, optim
 from refimpl.arrays import quiet
 from refimpl.audit import cases, rounds
-from refimpl.audit.cases import HOSTILE, Case, Drawn, Inputs, Relation, cast, shipped, tolerances
+from refimpl.audit.cases import HOSTILE, Case, Drawn, Inputs, Relation, cast, tolerances, vectors_of
 from refimpl.related.mixing import metropolis_weights
 
 
@@ -74,14 +74,14 @@ def steps_along(step: Callable, w: np.ndarray, gradients: np.ndarray, mu: float)
 
 def sgd_vectors(function: str, arguments: tuple[str, ...]) -> Iterator[Case]:
     """The vectors of SGD, whose models are matrices, with one worker's rows made flat."""
-    for case in shipped("sgd")(function, ("W", "G", "lr")):
+    for case in vectors_of("sgd")(function, ("W", "G", "lr")):
         W, G, mu = case.inputs
         yield case._replace(inputs=(W.ravel(), G.ravel(), mu), expected=case.expected.ravel())
 
 
 def adam_vectors(function: str, arguments: tuple[str, ...]) -> Iterator[Case]:
     """The vectors of Adam with its usual constants, made flat; of the whole path the end is expected."""
-    for case in shipped("adam")(function, ("W", "gradients", "lr", "beta1", "beta2", "eps")):
+    for case in vectors_of("adam")(function, ("W", "gradients", "lr", "beta1", "beta2", "eps")):
         W, G, mu, *constants = case.inputs
         if constants == [0.9, 0.999, 1e-8]:
             inputs = W.ravel(), G.reshape(len(G), -1), mu
@@ -90,9 +90,9 @@ def adam_vectors(function: str, arguments: tuple[str, ...]) -> Iterator[Case]:
 
 # --- The table ----------------------------------------------------------------------------------------------
 
-_weights = functools.partial(Kind, returns="(n,)", vectors=shipped("weights"), relations=cases.OF_RISKS)
-_rule = functools.partial(Kind, vectors=shipped("rules"), relations=cases.OF_MODELS)
-_attack = functools.partial(Kind, vectors=shipped("attacks"))
+_weights = functools.partial(Kind, returns="(n,)", vectors=vectors_of("weights"), relations=cases.OF_RISKS)
+_rule = functools.partial(Kind, vectors=vectors_of("rules"), relations=cases.OF_MODELS)
+_attack = functools.partial(Kind, vectors=vectors_of("attacks"))
 
 KINDS: dict[str, Kind] = {
     "adaptive-weights": _weights(
@@ -112,7 +112,7 @@ KINDS: dict[str, Kind] = {
         about="sum_l c_l w_l; a model of weight 0 contributes nothing, whatever it holds",
         reference="the paper's Eq. (3)",
         draw=cases.weighted,
-        vectors=shipped("combine"),
+        vectors=vectors_of("combine"),
         relations=cases.OF_WEIGHTED_MODELS,
     ),
     "average": _rule(
@@ -184,7 +184,7 @@ KINDS: dict[str, Kind] = {
         reference="Baruch et al. 2019",
         returns="a number",
         draw=cases.counts,
-        vectors=shipped("attacks", cases.outnumbered),
+        vectors=vectors_of("attacks", cases.outnumbered),
     ),
     "softmax-cross-entropy": Kind(
         layers.softmax_cross_entropy,
@@ -192,7 +192,7 @@ KINDS: dict[str, Kind] = {
         reference="the paper's supplement C",
         returns="(n,)",
         draw=cases.logits,
-        vectors=shipped("softmax_cross_entropy", cases.padded),
+        vectors=vectors_of("softmax_cross_entropy", cases.padded),
         relations=cases.OF_LOGITS,
     ),
     "sgd": Kind(

@@ -104,8 +104,7 @@ def adam_eps_inside(w: Array, g: Array, memory: Array, mu: float, t: int) -> tup
 
 def adam_eps_uncorrected(w: Array, g: Array, memory: Array, mu: float, t: int) -> tuple[Array, Array]:
     """Adam with eps before the correction: the step size is corrected by sqrt(1 - beta2^t) / (1 - beta1^t), eps
-    is not
-    [Kingma and Ba's second form (epsilon hat); TensorFlow, Keras]"""
+    is not [Kingma and Ba's second form (epsilon hat); TensorFlow, Keras]"""
     m, v = memory = adam(w, g, memory, mu, t)[1]
     return w - mu * np.sqrt(1 - 0.999**t) / (1 - 0.9**t) * m / (np.sqrt(v) + 1e-8), memory
 

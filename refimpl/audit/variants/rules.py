@@ -112,8 +112,7 @@ def nan_stays_nan(W: Array, f: int) -> Array:
 
 def own_kept(W: Array, f: int) -> Array:
     """the own value is never trimmed: f lowest and highest of the others, then the mean of the rest and the
-    first model's value
-    [BRIDGE's and ByRDiE's papers, IOS, nicehiro (the receiver's model first)]"""
+    first model's value [BRIDGE's and ByRDiE's papers, IOS, nicehiro (the receiver's model first)]"""
     others = ascending(W[1:])[f : len(W) - 1 - f]
     return (W[0] + others.sum(axis=0)) / (1 + len(others))
 
@@ -143,8 +142,7 @@ def naive(W: Array) -> Array:
 
 def by_gram(W: Array) -> Array:
     """distances by the plain Gram identity: |a|^2 + |b|^2 - 2 a b, which cancels where models agree to many
-    digits
-    [torch.cdist for more than 25 models; scikit-learn's euclidean_distances]"""
+    digits [torch.cdist for more than 25 models; scikit-learn's euclidean_distances]"""
     s = (W**2).sum(axis=1)
     D = abs(s[:, None] + s - 2 * W @ W.T)
     return np.where(np.eye(len(W), dtype=bool), 0, np.where(np.isfinite(D), D, np.inf))
@@ -293,8 +291,7 @@ def krum_chooses_nan(W: Array, f: int) -> Array:
 
 def krum_n_f_1_chooses_nan(W: Array, f: int) -> Array:
     """n - f - 1, and an attacker's NaN is chosen: squared distances to the n - f - 1 nearest others,
-    numpy.argmin
-    [ByzFL's Krum(f), which is Blanchard's Krum(f + 1)]"""
+    numpy.argmin [ByzFL's Krum(f), which is Blanchard's Krum(f + 1)]"""
     return argmin(nearest(naive(W), len(W) - f - 1), W)
 
 

@@ -124,8 +124,7 @@ def without_own(risks: Array, own: int) -> Array:
 
 def careless_over_N_plus(risks: Array, own: int) -> Array:
     """1 / r without care for zero: 1 / r over r_l <= r_own as written: NaN at risk 0, nothing passes an own
-    risk of NaN
-    [Li et al. 2020 (the authors' code), on smoothed risks]"""
+    risk of NaN [Li et al. 2020 (the authors' code), on smoothed risks]"""
     return normalised(np.where(risks <= risks[own], 1 / risks, 0))
 
 
@@ -134,8 +133,7 @@ def careless_over_N_plus(risks: Array, own: int) -> Array:
 
 def matrix_product(weights: Array, W: Array) -> Array:
     """combine lets 0 * NaN through: c @ W as written: one model that is not finite spoils the sum even at
-    weight 0
-    [the usual matrix product]"""
+    weight 0 [the usual matrix product]"""
     return weights @ W
 
 
