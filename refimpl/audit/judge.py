@@ -13,7 +13,6 @@ from refimpl.audit.observations import notes
 from refimpl.audit.report import DIFFERENT, NOT_JUDGED, RIGHT, Agreement, Count, Report
 from refimpl.audit.variants import VARIANTS, Variant
 
-FEW, SUSPECTS = 12, 4  # so many right and wrong answers choose so many variants to compare on all cases
 NEAR = 1 / 3  # a variant that explains this share of the differences is worth a word
 Judged = list[tuple[Case, Any]]  # the cases that the definition answers, and the function's values
 
@@ -67,16 +66,16 @@ def compared(called: Caller, pairs: list[tuple[Case, Answer]], shrinks: bool) ->
     facts["difference"] = counterexample(called, different, shrinks)
     if called.kind.steps:
         facts["step"] = rounds.leaves_at([(case, answer.value) for case, answer in different])
-    return {"status": DIFFERENT, **named(VARIANTS[called.name], base, judged, right), **facts}
+    known = [likeness(variant, judged, right) for variant in VARIANTS[called.name]]
+    return {"status": DIFFERENT, **named(known, base, facts["groups"]), **facts}
 
 
-def named(variants: tuple[Variant, ...], base: Agreement, judged: Judged, right: list[bool]) -> dict[str, Any]:
-    """The verdict on a function that leaves the definition, and which variant it is, if any."""
-    known = [likeness(variant, judged, right) for variant in suspects(variants, judged, right)]
+def named(known: list[Agreement], base: Agreement, counts: dict[str, Count]) -> dict[str, Any]:
+    """The verdict on a function that leaves the definition, and which of the known variants it is, if any."""
     agreed_apart = lambda v: sum(count.agreed for count in v.apart.values())
     best = max((v for v in known if v.full), key=agreed_apart, default=base)
     if base.full:
-        like = {"variant": best} if best.complete else {"by_group": by_group(variants, judged, right)}
+        like = {"variant": best} if best.complete else {"by_group": by_group(known, counts)}
         return {"verdict": "right, but for the cases counted apart", **like}
     if best.full:
         return {"verdict": "a known variant", "variant": best}
@@ -84,19 +83,6 @@ def named(variants: tuple[Variant, ...], base: Agreement, judged: Judged, right:
     closest = max(known, key=explained)
     close = {"closest": closest} if explained(closest) >= NEAR else {}
     return {"verdict": "different, and no variant that is known", **close}
-
-
-def suspects(variants: tuple[Variant, ...], judged: Judged, right: list[bool]) -> list[Variant]:
-    """The variants that agree most on a few cases, half of which tell the function from the definition."""
-    wrong, others = (
-        [pair for pair, r in zip(judged, right, strict=True) if r is agreed] for agreed in (False, True)
-    )
-    few = [*wrong[:: len(wrong) // FEW + 1], *others[:: len(others) // FEW + 1]]
-
-    def found(variant: Variant) -> int:
-        return sum(agree(case, variant.answer(case), value) for case, value in few)
-
-    return sorted(variants, key=found, reverse=True)[:SUSPECTS]
 
 
 def likeness(variant: Variant, judged: Judged, right: list[bool]) -> Agreement:
@@ -108,13 +94,12 @@ def likeness(variant: Variant, judged: Judged, right: list[bool]) -> Agreement:
     )
 
 
-def by_group(variants: tuple[Variant, ...], judged: Judged, right: list[bool]) -> dict[str, Agreement]:
+def by_group(known: list[Agreement], counts: dict[str, Count]) -> dict[str, Agreement]:
     """For each group in which it leaves the definition, a variant that agrees in all of that group."""
     found = {}
-    likely = [likeness(variant, judged, right) for variant in variants]
-    for group, count in groups(judged, right).items():
-        fits = [v for v in likely if v.full and group in v.apart and v.apart[group].share == 1]
-        if count.agreed < count.of and fits:
+    for group, count in counts.items():
+        fits = [v for v in known if v.full and group in v.apart and v.apart[group].share == 1]
+        if count.share < 1 and fits:
             found[group] = fits[0]
     return found
 
