@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from refimpl.audit.cases import FAR, Case, Inputs, cast
-from refimpl.audit.kinds import KINDS, cases_of
+from refimpl.audit.kinds import KINDS, Kind, cases_of
 
 SECONDS = 4.0  # for all cases together
 
@@ -157,7 +157,7 @@ class Caller:
     def ask(self) -> list[tuple[Case, Answer]]:
         """Its answers, until it hangs or the time is over. Cases come in an order that allows that."""
         if self.narrow:  # then it is asked in single precision, and not about finer differences
-            self.cases = [self.narrowed(case) for case in self.cases if case.group != FAR]
+            self.cases = [narrowed(self.kind, case) for case in self.cases if case.group != FAR]
         answers = self.answers([case.inputs for case in self.cases], SECONDS)
         return list(zip(self.cases, answers, strict=False))
 
@@ -173,11 +173,12 @@ class Caller:
             raise ValueError(f"returns the number {i} of {len(inputs[0])} models")
         return inputs[0][i]
 
-    def narrowed(self, case: Case) -> Case:
-        """The case in single precision."""
-        inputs = cast(case.inputs, np.float32)
-        expected = None if case.expected is None else self.kind.answer(inputs)
-        return case._replace(name=f"{case.name}, in float32", inputs=inputs, expected=expected)
+
+def narrowed(kind: Kind, case: Case) -> Case:
+    """The case in single precision."""
+    inputs = cast(case.inputs, np.float32)
+    expected = None if case.expected is None else kind.answer(inputs)
+    return case._replace(name=f"{case.name}, in float32", inputs=inputs, expected=expected)
 
 
 def misfit(case: Case, answer: Answer) -> str:

@@ -118,18 +118,13 @@ def _parts(r: Report) -> Iterator[tuple[str, str]]:
         yield "by group", ", ".join(f"{group} {count}" for group, count in worst_first)
     if r.step:
         yield "first at", f"{r.step}: the step that leaves the path first"
-    if r.difference:
-        yield from _example(r.difference)
-    yield from zip(("also", *[""] * len(r.notes)), r.notes, strict=False)
-
-
-def _example(example: Counterexample) -> Iterator[tuple[str, str]]:
-    inputs = ", ".join(f"{name} = {value}" for name, value in example.inputs.items())
-    yield "example", f"{inputs} ({example.case})"
-    yield "", f"the definition: {example.expected}"
-    yield "", f"the function:   {example.answer}"
-    if example.why:
+    if example := r.difference:
+        inputs = ", ".join(f"{name} = {value}" for name, value in example.inputs.items())
+        yield "example", f"{inputs} ({example.case})"
+        yield "", f"the definition: {example.expected}"
+        yield "", f"the function:   {example.answer}"
         yield "", example.why
+    yield from zip(("also", *[""] * len(r.notes)), r.notes, strict=False)
 
 
 def _plain(value: Any) -> Any:
