@@ -31,12 +31,12 @@ def inverse_square(r: Array) -> Array:
 
 
 def guarded_by(eps: str) -> Callable[[Array], Array]:
-    """1 / (r + {eps}): c_l proportional to 1 / (r_l + {eps}) [a common guard against 1 / 0]"""
+    """Weights by 1 / (r + eps), and a docstring that says so."""
 
     def compute(r: Array) -> Array:
         return normalised(1 / (r + float(eps)))
 
-    compute.__doc__ = str(guarded_by.__doc__).format(eps=eps)
+    compute.__doc__ = f"1 / (r + {eps}): c_l proportional to 1 / (r_l + {eps}) [a common guard against 1 / 0]"
     return compute
 
 
