@@ -29,31 +29,27 @@ class Given:
         """The round from another state, or with other fields of the setting."""
         return round_(self.s._replace(**changes), state or self.state, self.batch, self.signals)
 
-    def messages(self, W: Array) -> Array:
-        """What is sent by workers that have these models."""
-        return messages(self.s, W, self.signals)
+    def sending(self, W: Array) -> Round:
+        """The round in which the workers have and send these models after their local step."""
+        return self.right._replace(local=W, sent=messages(self.s, W, self.signals))
 
     def aggregated(
         self,
         made: Round | None = None,
         *,
-        W: Array | None = None,
-        sent: Array | None = None,
         scored: Array | None = None,
         receivers: Sequence[int] | None = None,
         compute: Callable[..., Array] | None = None,
         **changes: Any,
     ) -> Round:
-        """A round with its aggregation step taken again, something changed.
+        """A round, the right one if none is given, with its aggregation step taken again.
 
-        `W` are the models of workers that do not aggregate, `sent` the messages, `scored` the models that are
-        scored in their place, `receivers` the workers that aggregate, `compute` that of the rule, `changes` of
-        the setting.
+        `scored` are the models that are scored in place of those sent, `receivers` the workers that aggregate,
+        `compute` is that of the rule, `changes` are those of the setting.
         """
         s, made = self.s._replace(**changes), made or self.right
-        sent, rule = made.sent if sent is None else sent, RULES[s.rule]
+        rule, sent, result = RULES[s.rule], made.sent, made.local.copy()
         scored, compute = sent if scored is None else scored, compute or rule.compute
-        result = (made.local if W is None else W).copy()
         R, C = np.full_like(made.risks, np.nan), np.zeros_like(made.risks)
         for k in s.normal if receivers is None else receivers:
             N_k, own = s.neighbourhood(k)
@@ -64,8 +60,8 @@ class Given:
                 R[k, N_k] = risks
             if rule.weighs:
                 C[k, N_k] = answer
-        made = made._replace(sent=sent, risks=R, weights=C if rule.weighs else None)
-        return made._replace(state=made.state._replace(W=result))
+        state = made.state._replace(W=result)
+        return made._replace(risks=R, weights=C if rule.weighs else None, state=state)
 
     def with_rule(self, name: str, compute: Callable[..., Array]) -> Round:
         """The round with `compute` in place of that of one rule; the round itself under any other rule."""
@@ -148,14 +144,14 @@ def attackers_untrained(given: Given) -> Round:
     """attackers do not train: they lie about the model of the round before"""
     local = given.right.local.copy()
     local[given.s.attackers] = given.state.W[given.s.attackers]
-    return given.aggregated(W=local, sent=given.messages(local))
+    return given.aggregated(given.sending(local))
 
 
 def attackers_empty(given: Given) -> Round:
     """attackers that take no local step: they lie about a model of zeros"""
     local = given.right.local.copy()
     local[given.s.attackers] = 0
-    return given.aggregated(sent=given.messages(local))
+    return given.aggregated(given.right._replace(sent=given.sending(local).sent))
 
 
 def attackers_see_all(given: Given) -> Round:
@@ -164,7 +160,7 @@ def attackers_see_all(given: Given) -> Round:
     s, local, sent, attack = given.s, given.right.local, given.right.sent.copy(), ATTACKS[given.s.attack]
     if len(s.attackers) and attack.one_message:
         sent[s.attackers] = attack.send(local[s.attackers], local, given.signals)
-    return given.aggregated(sent=sent)
+    return given.aggregated(given.right._replace(sent=sent))
 
 
 # --- Who hears whom, and when -------------------------------------------------------------------------------
@@ -185,24 +181,23 @@ def one_after_the_other(given: Given) -> Round:
     """workers updated one after the other: a worker hears what those before it have already aggregated"""
     W, sent = given.right.local.copy(), given.right.sent.copy()
     for k in given.s.normal:
-        W[k] = sent[k] = given.aggregated(sent=sent, receivers=[k]).state.W[k]
+        W[k] = sent[k] = given.aggregated(given.right._replace(sent=sent), receivers=[k]).state.W[k]
     return given.right._replace(state=given.right.state._replace(W=W))
 
 
 def mix_and_step(given: Given) -> Round:
     """mix and step: models of the round before are combined, then the gradient step at the own model is added
     [D-PSGD as Lian et al. 2017; Peng et al. 2021, Balu's group]"""
-    before = given.state.W
-    mixed = given.aggregated(W=before, sent=given.messages(before))
-    return mixed._replace(state=mixed.state._replace(W=mixed.state.W + given.right.local - before))
+    mixed = given.aggregated(given.sending(given.state.W)).state.W
+    state = given.right.state._replace(W=mixed + given.right.local - given.state.W)
+    return given.right._replace(state=state)
 
 
 def screen_then_step(given: Given) -> Round:
     """screen, then step: models of the round before are combined, then the step is taken from the result
     [BRIDGE's and ByRDiE's codes]"""
-    before = given.state.W
-    screened = given.aggregated(W=before, sent=given.messages(before)).state.W
-    return given.round(given.state._replace(W=screened), rule="local")
+    screened = given.aggregated(given.sending(given.state.W)).state
+    return given.round(given.state._replace(W=screened.W), rule="local")
 
 
 # --- Risks --------------------------------------------------------------------------------------------------
