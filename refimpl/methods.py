@@ -22,6 +22,8 @@ from refimpl.fast import parallel
 from refimpl.fast import released as fast_released
 from refimpl.fast.networks import batched
 from refimpl.related import SYSTEMS, Schedule, System
+from refimpl.released import DIFFERENCES
+from refimpl.train import bytes_to_neighbours
 
 Differences = Collection[str]  # names in `released.DIFFERENCES`
 
@@ -29,14 +31,10 @@ Differences = Collection[str]  # names in `released.DIFFERENCES`
 class Method(NamedTuple):
     """A rule or a system, together with the engine that computes it."""
 
-    name: str
-    entry: Rule | System  # of its table: its label, what it is about, its reference
+    entry: Rule | System  # of its table: its label, what it is about, its reference, what a worker must know
     rule: str  # of the setting: a name in RULES, or "" if the rounds are a system's own
     listens: bool  # does it need what the others send?
-    knows: str  # what a worker must know besides its own data and what it hears
     kind: str  # methods of one kind take about as long as each other
-    network: Callable[[Any], Any]
-    """(the task's network) -> the network that is trained"""
     engine: Callable[[Schedule | None], Build]
     """(graph of each round, or None) -> what computes the rounds"""
     threads: Callable[[int], AbstractContextManager]
@@ -46,6 +44,8 @@ class Method(NamedTuple):
     bytes_per_round: Callable[[Setting, Schedule | None, int], float]
     """likewise -> bytes that a worker sends to all its neighbours, mean over workers and rounds"""
     modules: tuple[str, ...]  # with all that they import, the code that its rounds are computed by
+    network: Callable[[Any], Any] = lambda model: model
+    """(the task's network) -> the network that is trained"""
 
 
 def names() -> list[str]:
@@ -58,11 +58,27 @@ def find(name: str, differences: Differences = (), plain: bool = False) -> Metho
 
     Raises ValueError if there is none.
     """
-    if name in RULES:
-        return of_rule(name, RULES[name], tuple(differences), plain)
-    if name in SYSTEMS:
-        return of_system(name, SYSTEMS[name], tuple(differences), plain)
-    raise ValueError(f"unknown rule {name!r}, choose from {', '.join(names())}")
+    if name not in names():
+        raise ValueError(f"unknown rule {name!r}, choose from {', '.join(names())}")
+    in_round = tuple(difference for difference in differences if DIFFERENCES[difference].in_round)
+    method = of_rule(name, in_round, plain) if name in RULES else of_system(name, in_round, plain)
+    if not differences:  # then no run enters the module of the released code
+        return method
+    network = partial(changed_network, differences=differences)
+    return method._replace(network=network, modules=(*method.modules, "refimpl.released"))
+
+
+def changed_network(model: Any, differences: Differences) -> Any:
+    """The network as the differences have it."""
+    for name in differences:
+        change = DIFFERENCES[name].model
+        model = change(model) if change else model
+    return model
+
+
+def threads_of(plain: bool) -> Callable[[int], AbstractContextManager]:
+    """What gives a run its threads; plain code has one, and BLAS never more."""
+    return (lambda count: threadpool_limits(1)) if plain else parallel.threads
 
 
 def schedule(text: str | related.Rounds, graph: np.ndarray, seed: int) -> Schedule | None:
@@ -73,9 +89,9 @@ def schedule(text: str | related.Rounds, graph: np.ndarray, seed: int) -> Schedu
 # --- Rules --------------------------------------------------------------------------------------------------
 
 
-def of_rule(name: str, rule: Rule, differences: tuple[str, ...], plain: bool) -> Method:
-    """Algorithm 1 with a rule of RULES: plain or fast, as the paper or as the released code has it."""
-    in_round = affecting_round(differences)
+def of_rule(name: str, in_round: tuple[str, ...], plain: bool) -> Method:
+    """Algorithm 1 with a rule of RULES: plain or fast, with the differences that change the round, if any."""
+    rule = RULES[name]
     engines: dict[tuple[bool, bool], tuple[Build, str]] = {
         (False, False): (fast_engine.engine, "refimpl.fast.engine"),
         (False, True): (plain_engine, "refimpl.engine"),
@@ -88,32 +104,26 @@ def of_rule(name: str, rule: Rule, differences: tuple[str, ...], plain: bool) ->
         if schedule:
             raise ValueError(f"rule {name} needs a graph that stays the same, got a schedule: see --list")
 
+    def bytes_per_round(s: Setting, schedule: Schedule | None, rounds: int) -> float:
+        return bytes_to_neighbours(s, s.model.layout.size) if rule.listens else 0.0
+
     return Method(
-        name,
         rule,
         rule=name,
         listens=rule.listens,
-        knows=rule.needs,
         kind="a rule that scores" if rule.scores else "a rule",
-        network=partial(changed_network, differences=differences),
         engine=lambda schedule: engine,
         threads=threads_of(plain),
         check=check,
-        bytes_per_round=lambda s, schedule, rounds: model_bytes(s) if rule.listens else 0.0,
-        modules=(module, *released_module(differences)),
+        bytes_per_round=bytes_per_round,
+        modules=(module,),
     )
-
-
-def model_bytes(s: Setting) -> float:
-    """Bytes of one whole model to each neighbour, as in Algorithm 1: the mean over the workers."""
-    neighbours = (s.graph.sum() - len(s.graph)) / len(s.graph)
-    return float(neighbours * s.model.layout.size * s.X[0].dtype.itemsize)
 
 
 # --- Systems ------------------------------------------------------------------------------------------------
 
 
-def of_system(name: str, system: System, differences: tuple[str, ...], plain: bool) -> Method:
+def of_system(name: str, in_round: tuple[str, ...], plain: bool) -> Method:
     """A system of SYSTEMS: worker by worker, but through the network of `fast` unless it is plain."""
 
     def engine(schedule: Schedule | None) -> Build:
@@ -122,45 +132,18 @@ def of_system(name: str, system: System, differences: tuple[str, ...], plain: bo
         return build if plain else lambda s: build(s._replace(model=batched(s.model) or s.model))
 
     def check(s: Setting, schedule: Schedule | None, rounds: int) -> None:
-        if on := affecting_round(differences):
-            raise ValueError(f"system {name} knows no {', '.join(on)}: needs a rule of the paper")
+        if in_round:
+            raise ValueError(f"system {name} knows no {', '.join(in_round)}: needs a rule of the paper")
         related.check(name, s, schedule, rounds)
 
-    fast = () if plain else ("refimpl.fast.networks",)
     return Method(
-        name,
-        system,
+        SYSTEMS[name],
         rule="",
         listens=True,
-        knows=system.needs,
         kind=name,
-        network=partial(changed_network, differences=differences),
         engine=engine,
         threads=threads_of(plain),
         check=check,
         bytes_per_round=partial(related.bytes_per_round, name),
-        modules=("refimpl.related", *fast, *released_module(differences)),
+        modules=("refimpl.related",) if plain else ("refimpl.related", "refimpl.fast.networks"),
     )
-
-
-# --- Both ---------------------------------------------------------------------------------------------------
-
-
-def threads_of(plain: bool) -> Callable[[int], AbstractContextManager]:
-    """What gives a run its threads; plain code has one, and BLAS never more."""
-    return (lambda count: threadpool_limits(1)) if plain else parallel.threads
-
-
-def affecting_round(differences: tuple[str, ...]) -> tuple[str, ...]:
-    """The differences that change the round, which the engine must know."""
-    return tuple(released.affecting_round(differences)) if differences else ()
-
-
-def changed_network(model: Any, differences: tuple[str, ...]) -> Any:
-    """The network as the differences have it."""
-    return released.network(model, differences) if differences else model
-
-
-def released_module(differences: tuple[str, ...]) -> tuple[str, ...]:
-    """The module of the released code, if there are any differences: without, no run enters it."""
-    return ("refimpl.released",) if differences else ()

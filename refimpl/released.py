@@ -63,7 +63,7 @@ def round_(
     `before` (N, N) are the running averages of the risks so far; None: they start at this round's.
     Returns the round and the risks that its rule saw.
     """
-    xp, rule, changes = module_of(state.W), RULES[s.rule], changes_of(on)
+    xp, rule, changes = module_of(state.W), RULES[s.rule], combined(on)
     before = before if changes.smooths else None
     first = algorithm.round_(s._replace(rule="local", attack="none"), state, batch)
     W_hat, memory = first.local, first.state.memory
@@ -88,7 +88,7 @@ def round_(
 
 
 def exchange(
-    s: Setting, state: State, W_hat: Array, memory: Array, signals: Array | None, changes: "Changes"
+    s: Setting, state: State, W_hat: Array, memory: Array, signals: Array | None, changes: "Difference"
 ) -> tuple[Array, Array]:
     """What each worker sends, and the models by which it is scored, both (N, d), after the local steps.
 
@@ -104,14 +104,14 @@ def exchange(
     return sent, scored
 
 
-def overwrite(s: Setting, W: Array, sent: Array, changes: "Changes") -> None:
+def overwrite(s: Setting, W: Array, sent: Array, changes: "Difference") -> None:
     """Overwrites the attackers' networks by their messages, if a difference says so."""
     if changes.scores_previous or changes.idle:
         attackers = module_of(W).asarray(s.attackers, dtype=int)
         W[attackers] = sent[attackers]
 
 
-def messages(s: Setting, W_hat: Array, signals: Array | None, changes: "Changes") -> Array:
+def messages(s: Setting, W_hat: Array, signals: Array | None, changes: "Difference") -> Array:
     """What each worker sends, (N, d): `algorithm.messages`, unless a difference has another attack."""
     send = changes.attacks.get(s.attack)
     if not len(s.attackers) or send is None:
@@ -194,15 +194,10 @@ class Difference(NamedTuple):
     model: Callable[[Any], Any] | None = None  # what it makes of the network
     reference: str = "-"
 
-
-class Changes(NamedTuple):
-    """What some differences change in a round: fields as in `Difference`."""
-
-    rules: dict[str, Callable[[Array, Array, int, int], Array]]
-    attacks: dict[str, Callable[[Array, Array, Array, Layout], Array]]
-    smooths: bool
-    scores_previous: bool
-    idle: bool
+    @property
+    def in_round(self) -> bool:
+        """Does it change the round, and not only what a run starts from?"""
+        return bool(self.rules or self.attacks or self.smooths or self.scores_previous or self.idle)
 
 
 DIFFERENCES = {
@@ -249,35 +244,20 @@ DIFFERENCES = {
 }
 
 
-def differences(on: Collection[str]) -> list[Difference]:
-    """The entries of DIFFERENCES of these names."""
-    return [DIFFERENCES[name] for name in on]
-
-
-def changes_of(on: Collection[str]) -> Changes:
-    """What the differences of these names change in a round. Of two rules or attacks the first counts."""
-    found, first = differences(on), tuple(reversed(differences(on)))
-    return Changes(
-        rules={name: rule for difference in first for name, rule in difference.rules.items()},
-        attacks={name: send for difference in first for name, send in difference.attacks.items()},
-        smooths=any(difference.smooths for difference in found),
-        scores_previous=any(difference.scores_previous for difference in found),
-        idle=any(difference.idle for difference in found),
-    )
-
-
-def network(model: Any, on: Collection[str]) -> Any:
-    """The model with the selected differences applied."""
-    for difference in differences(on):
-        model = difference.model(model) if difference.model else model
-    return model
-
-
 def differences_of(task: str) -> list[str]:
     """The names of the differences of the released code for this task."""
     return [name for name, difference in DIFFERENCES.items() if task in difference.tasks]
 
 
-def affecting_round(on: Collection[str]) -> list[str]:
-    """The names of those differences that change the round."""
-    return [name for name in on if any(changes_of([name]))]
+def combined(on: Collection[str]) -> Difference:
+    """The differences of these names as one, but for the network. Of two rules or attacks the first counts."""
+    found = [DIFFERENCES[name] for name in on]
+    return Difference(
+        ", ".join(difference.about for difference in found),
+        options={name: value for difference in found for name, value in difference.options.items()},
+        rules={name: rule for difference in reversed(found) for name, rule in difference.rules.items()},
+        attacks={name: send for difference in reversed(found) for name, send in difference.attacks.items()},
+        smooths=any(difference.smooths for difference in found),
+        scores_previous=any(difference.scores_previous for difference in found),
+        idle=any(difference.idle for difference in found),
+    )

@@ -60,15 +60,15 @@ def check(s: Setting) -> None:
     graphs.require_connected(s.graph)
     check_labels(s)
     if s.rule:
-        check_neighbourhoods(s)
+        check_neighbourhoods(s, RULES[s.rule].require)
 
 
-def check_neighbourhoods(s: Setting) -> None:
-    """Raises ValueError unless the rule is defined for the neighbourhood of every normal worker."""
+def check_neighbourhoods(s: Setting, require: Callable[[int, int], None]) -> None:
+    """Raises ValueError, naming the worker, where require(n, f) does so for a normal worker with n models."""
     for k in s.normal:
         n = int(s.graph[k].sum())
         try:
-            RULES[s.rule].require(n, len(s.attackers))
+            require(n, len(s.attackers))
         except ValueError as error:
             raise ValueError(f"worker {k}, with {n - 1} neighbours: {error}") from None
 
@@ -91,6 +91,12 @@ def check_labels(s: Setting) -> None:
 def sizes(s: Setting) -> list[int]:
     """How many training rows each worker has."""
     return list(map(len, s.y))
+
+
+def bytes_to_neighbours(s: Setting, count: float, itemsize: int | None = None) -> float:
+    """Bytes of `count` numbers (by default of the data's type) to each neighbour, mean over the workers."""
+    neighbours = (s.graph.sum() - len(s.graph)) / len(s.graph)
+    return float(neighbours * count * (itemsize or s.X[0].dtype.itemsize))
 
 
 class Draws:

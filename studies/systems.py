@@ -26,7 +26,7 @@ from refimpl.experiments.tables import kilobytes, names_run, rules_of, select
 from refimpl.experiments.tasks import TASKS
 
 CSV, PAGE, FIGURE = DOCS / "results" / "systems.csv", DOCS / "RESULTS.md", DOCS / "systems.png"
-NEEDS = {name: methods.find(name).knows for name in methods.names()}
+NEEDS = {name: methods.find(name).entry.needs for name in methods.names()}
 LABELS = {name: methods.find(name).entry.label for name in methods.names()}
 
 

@@ -7,7 +7,7 @@ from refimpl.attacks import ATTACKS
 from refimpl.experiments.config import Config
 from refimpl.experiments.results import RunResult
 from refimpl.experiments.tasks import TASKS
-from refimpl.released import differences, differences_of
+from refimpl.released import combined, differences_of
 
 CONFIG = Config(
     task="spambase", rule="adaptive", attack="none", seed=0, graph="complete", **TASKS["spambase"].defaults
@@ -62,7 +62,7 @@ def at_the_end(run):
 def as_released(task):
     """The options of a run under the released code's protocol."""
     names = differences_of(task)
-    options = {name: value for difference in differences(names) for name, value in difference.options.items()}
+    options = combined(names).options
     return {"task": task, "released": tuple(names), **options}
 
 

@@ -12,7 +12,7 @@ from refimpl.fast import released as fast
 from refimpl.fast.networks import batched
 from refimpl.models import as_layers
 
-IN_THE_ROUND = released.affecting_round(released.DIFFERENCES)
+IN_THE_ROUND = [name for name, difference in released.DIFFERENCES.items() if difference.in_round]
 
 
 def engines(on):

@@ -24,9 +24,8 @@ def test_every_name_is_a_method_and_rules_come_first():
     assert methods.names() == [*RULES, *SYSTEMS]
     for name, entry in (RULES | SYSTEMS).items():
         method = methods.find(name)
-        assert (method.name, method.entry) == (name, entry)
-        assert method.knows == entry.needs
-    assert methods.find("krum").knows == methods.find("trimmed-mean").knows == "the number of attackers"
+        assert method.entry == entry
+    assert {methods.find(name).entry.needs for name in ("krum", "trimmed-mean")} == {"the number of attackers"}
     assert {methods.find(name).rule for name in SYSTEMS} == {""}
     assert [methods.find(name).rule for name in RULES] == list(RULES)
 
@@ -44,7 +43,7 @@ def test_the_tables_are_read_when_asked(monkeypatch):
     assert methods.find("mine").bytes_per_round(setting(), None, 1) == 0
     monkeypatch.delitem(RULES, "mine")
     monkeypatch.setitem(SYSTEMS, "mine", SYSTEMS["sgp"])
-    assert methods.find("mine").knows == SYSTEMS["sgp"].needs
+    assert methods.find("mine").entry is SYSTEMS["sgp"]
 
 
 # --- Engines ------------------------------------------------------------------------------------------------

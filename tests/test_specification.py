@@ -149,8 +149,8 @@ def released_run(name):
     difference = released.DIFFERENCES[name]
     model = models.mlp([3, 2, 2])
     plain_run(
-        released.network(model, [name]),
-        engine=lambda s: released.engine(s, released.affecting_round([name])),
+        difference.model(model) if difference.model else model,
+        engine=lambda s: released.engine(s, [name] if difference.in_round else []),
         attack=next(iter(difference.attacks), "foe"),
         rule=next(iter(difference.rules), "adaptive"),
     )

@@ -52,8 +52,7 @@ def presets(task: str, args: argparse.Namespace) -> dict[str, Any]:
     if args.protocol == "released":
         defaults.pop("lr", None)  # MNIST's: the released code has the task's own
         names = defaults["released"] = released.differences_of(task)
-    for difference in released.differences(names):
-        defaults |= difference.options
+    defaults |= released.combined(names).options
     if args.repeats:
         defaults["seeds"] = list(range(args.repeats))
     return defaults

@@ -17,7 +17,7 @@ from refimpl import methods
 from refimpl.attacks import ATTACKS
 from refimpl.experiments.config import Config
 from refimpl.experiments.fingerprint import code_of, sha256
-from refimpl.released import differences, differences_of
+from refimpl.released import combined, differences_of
 
 FORMAT = 2  # of the JSON files
 
@@ -283,7 +283,7 @@ def protocol(config: Config) -> str:
         return "protocol paper"
     if set(on) != set(differences_of(config.task)):
         return f"released {' '.join(on)}"
-    wanted = {name: value for difference in differences(on) for name, value in difference.options.items()}
+    wanted = combined(on).options
     found = {name: getattr(config, name) for name in wanted}
     other = [f"{name} {found[name]}" for name in wanted if found[name] != wanted[name]]
     return "protocol released" + (f" but {', '.join(other)}" if other else "")

@@ -17,7 +17,7 @@ from refimpl.fast.parallel import keep_memory
 from refimpl.fast.plan import Group, Plan, plan
 from refimpl.fast.risks import risks
 from refimpl.fast.rules import all_finite, combine_into
-from refimpl.released import Averaging, Changes, changes_of
+from refimpl.released import Averaging, Difference, combined
 
 
 class Result(NamedTuple):
@@ -30,7 +30,7 @@ class Result(NamedTuple):
 def engine(s: Setting, on: Collection[str] = ()) -> Engine:
     """`released.engine`, for all workers at once."""
     keep_memory()
-    p, changes = plan(s._replace(attack="none")), changes_of(on)  # none: a message each
+    p, changes = plan(s._replace(attack="none")), combined(on)  # none: a message each
     if p.twin is None:  # a user's own rule
         return released.engine(s, on)
 
@@ -42,7 +42,7 @@ def engine(s: Setting, on: Collection[str] = ()) -> Engine:
 
 
 def round_(
-    s: Setting, p: Plan, state: Averaging, batch: Array, signals: Array | None, changes: Changes
+    s: Setting, p: Plan, state: Averaging, batch: Array, signals: Array | None, changes: Difference
 ) -> Result:
     """`released.round_`, for all workers at once."""
     xp, t = module_of(state.W), state.t + 1
@@ -74,7 +74,7 @@ def risks_of_scored(p: Plan, group: Group, scored: Array, X: Array, y: Array) ->
     return risks(p, group, M, X, y, all_finite(M))
 
 
-def shared_by_receivers(s: Setting, p: Plan, M: Array, changes: Changes) -> Array:
+def shared_by_receivers(s: Setting, p: Plan, M: Array, changes: Difference) -> Array:
     """The result of a rule that looks at no risks, for each neighbourhood's models: (u, n, d) -> (u, d)."""
     if compute := changes.rules.get(s.rule):
         return module_of(M).stack([compute(m, None, 0, len(s.attackers)) for m in M])

@@ -9,6 +9,7 @@ from refimpl.related.mixing import combine, count_of, metropolis_weights, push_w
 from refimpl.related.rounds import (
     Heard,
     SystemRound,
+    combined_rows,
     gradients,
     heard,
     mix_and_step,
@@ -87,9 +88,8 @@ def sgp(s: Setting, state: State, batch: Array, signals: Array | None = None) ->
     X, memory = steps(s, state.memory[-2], gradients(s, state.W, batch), state)
     u = memory[-1].copy()
     sent, P = messages(s, X, signals), push_weights(s.graph)
-    memory[-2] = X
-    for k in s.normal:
-        memory[-2, k], memory[-1, k] = (weighted(heard(s, m, P, batch, k)) for m in (sent, u))
+    memory[-2] = combined_rows(s, X, sent, batch, weighted, P)
+    memory[-1] = combined_rows(s, u, u, batch, weighted, P)
     return SystemRound((sent, u[:, :1]), State(memory[-2] / memory[-1], memory, state.t + 1))
 
 

@@ -8,6 +8,7 @@ import numpy as np
 from refimpl.algorithm import Setting
 from refimpl.related.mixing import metropolis_weights
 from refimpl.related.schedules import Schedule
+from refimpl.train import check_neighbourhoods
 
 
 class Requirement(NamedTuple):
@@ -37,20 +38,8 @@ def of_every_graph(words: str, check: Callable[[Setting], None]) -> Requirement:
 
 
 def of_every_neighbourhood(words: str, require: Callable[[int, int], None]) -> Requirement:
-    """A requirement on each normal worker's neighbourhood of n models, f being the number of attackers.
-
-    require(n, f) raises ValueError; the error then names the worker.
-    """
-
-    def check(s: Setting) -> None:
-        for k in s.normal:
-            n = int(s.graph[k].sum())
-            try:
-                require(n, len(s.attackers))
-            except ValueError as error:
-                raise ValueError(f"worker {k}, with {n - 1} neighbours: {error}") from None
-
-    return of_every_graph(words, check)
+    """A requirement on each normal worker's neighbourhood of n models, f being the number of attackers."""
+    return of_every_graph(words, lambda s: check_neighbourhoods(s, require))
 
 
 def neighbours(formula: str, least: Callable[[int], int]) -> Requirement:

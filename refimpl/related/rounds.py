@@ -100,6 +100,16 @@ def with_slots(state: State, *slots: Array) -> State:
     return state._replace(memory=xp.concatenate([state.memory, xp.stack(slots).astype(state.W.dtype)]))
 
 
+def combined_rows(
+    s: Setting, W: Array, sent: Array, batch: Array, combine: Combine, mixing: np.ndarray
+) -> Array:
+    """W (N, d) with each normal worker's row replaced by its combination of what it hears of `sent` (N, d)."""
+    W = W.copy()
+    for k in s.normal:
+        W[k] = combine(heard(s, sent, mixing, batch, k))
+    return W
+
+
 def step_then_mix(
     s: Setting,
     state: State,
@@ -114,10 +124,8 @@ def step_then_mix(
     G (N, d) are the directions of the steps, if they are not the gradients.
     """
     W_hat, memory = steps(s, state.W, gradients(s, state.W, batch) if G is None else G, state)
-    sent, M = algorithm.messages(s, W_hat, signals), mixing(s.graph)
-    W = W_hat.copy()
-    for k in s.normal:
-        W[k] = combine(heard(s, sent, M, batch, k))
+    sent = algorithm.messages(s, W_hat, signals)
+    W = combined_rows(s, W_hat, sent, batch, combine, mixing(s.graph))
     return SystemRound((sent,), State(W, memory, state.t + 1))
 
 
@@ -136,9 +144,7 @@ def mix_and_step(
     """
     if at not in ("own", "mixed"):
         raise ValueError(f'the gradient must be taken at "own" or "mixed", got {at!r}')
-    sent, M = algorithm.messages(s, state.W, signals), mixing(s.graph)
-    mixed = state.W.copy()
-    for k in s.normal:
-        mixed[k] = combine(heard(s, sent, M, batch, k))
+    sent = algorithm.messages(s, state.W, signals)
+    mixed = combined_rows(s, state.W, sent, batch, combine, mixing(s.graph))
     W, memory = steps(s, mixed, gradients(s, state.W if at == "own" else mixed, batch), state)
     return SystemRound((sent,), State(W, memory, state.t + 1))

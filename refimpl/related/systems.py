@@ -49,7 +49,7 @@ class System(NamedTuple):
     reference: str
     label: str  # its name in a figure
     needs: str  # what a worker must know besides its own data and what it hears
-    bytes: Callable[[Setting, int], float]
+    bytes: Callable[[Setting, int], float] = a_model
     """(setting, round) -> bytes that a worker sends to all its neighbours, mean over the workers"""
     requirements: tuple[Requirement, ...] = ()  # of the graph, its neighbourhoods and the number of rounds
     options: Mapping[str, Any] = {}  # of its round, where other systems share the function
@@ -134,7 +134,6 @@ SYSTEMS = {
         reference="Lian et al. 2017, Xiao and Boyd 2004",
         label="D-PSGD",
         needs=DEGREES,
-        bytes=a_model,
         requirements=(UNDIRECTED,),
     ),
     "d-sgd": System(
@@ -143,7 +142,6 @@ SYSTEMS = {
         reference="Koloskova et al. 2020",
         label="D-SGD",
         needs=DEGREES,
-        bytes=a_model,
         requirements=(UNDIRECTED,),
         options={"order": "step-then-mix"},
     ),
@@ -179,7 +177,6 @@ SYSTEMS = {
         reference="Koloskova et al. 2019",
         label="CHOCO (all)",
         needs=DEGREES,
-        bytes=a_model,
         requirements=(UNDIRECTED, FIXED),
         options={"share": 1.0, "gamma": 1.0},
     ),
@@ -189,7 +186,6 @@ SYSTEMS = {
         reference="Fang et al. 2022",
         label="BRIDGE-T",
         needs=COUNT,
-        bytes=a_model,
         requirements=(neighbours("2f + 1", lambda f: 2 * f + 1),),
         options={"screen": "T"},
     ),
@@ -199,7 +195,6 @@ SYSTEMS = {
         reference="Fang et al. 2022",
         label="BRIDGE-M",
         needs="that most are honest",
-        bytes=a_model,
         requirements=(neighbours("2f + 1", lambda f: 2 * f + 1),),
         options={"screen": "M"},
     ),
@@ -209,7 +204,6 @@ SYSTEMS = {
         reference="Fang et al. 2022",
         label="BRIDGE-K",
         needs=COUNT,
-        bytes=a_model,
         requirements=(of_every_neighbourhood("2f + 2 neighbours", require_krum),),
         options={"screen": "K"},
     ),
@@ -219,7 +213,6 @@ SYSTEMS = {
         reference="Fang et al. 2022",
         label="BRIDGE-B",
         needs=COUNT,
-        bytes=a_model,
         requirements=(neighbours("max(4f, 3f + 2)", lambda f: max(4 * f, 3 * f + 2)),),
         options={"screen": "B"},
     ),
@@ -229,7 +222,6 @@ SYSTEMS = {
         reference="Yang and Bajwa 2019",
         label="ByRDiE",
         needs=COUNT,
-        bytes=a_model,
         requirements=(neighbours("2f + 1", lambda f: 2 * f + 1), FEASIBLE),
     ),
     "mozi": System(
@@ -238,7 +230,6 @@ SYSTEMS = {
         reference="Guo et al. 2021",
         label="MOZI",
         needs=COUNT,
-        bytes=a_model,
         requirements=(neighbours("1 or more", lambda f: 1),),
     ),
     "ubar": System(
@@ -247,7 +238,6 @@ SYSTEMS = {
         reference="Guo et al. 2021",
         label="UBAR",
         needs=COUNT,
-        bytes=a_model,
         requirements=(neighbours("1 or more", lambda f: 1),),
         options={"empty": "lowest-risk"},
     ),
@@ -257,7 +247,6 @@ SYSTEMS = {
         reference="He et al. 2022",
         label="ClippedGossip",
         needs=f"{DEGREES}, a radius",
-        bytes=a_model,
         requirements=(UNDIRECTED,),
     ),
     "clipped-gossip-adaptive": System(
@@ -266,7 +255,6 @@ SYSTEMS = {
         reference="He et al. 2022, Gaucher et al. 2025",
         label="ClippedGossip (adaptive)",
         needs=f"{DEGREES}, {COUNT}",
-        bytes=a_model,
         requirements=(UNDIRECTED,),
         options={"radius": "adaptive"},
     ),
@@ -276,7 +264,6 @@ SYSTEMS = {
         reference="He et al. 2022",
         label="ClippedGossip (oracle)",
         needs=f"{DEGREES}, who the attackers are",
-        bytes=a_model,
         requirements=(UNDIRECTED,),
         options={"radius": "oracle"},
     ),
@@ -306,7 +293,6 @@ SYSTEMS = {
         reference="Peng et al. 2021",
         label="TV penalty",
         needs="a penalty",
-        bytes=a_model,
     ),
     "multi-task": System(
         round=multi_task,
@@ -314,7 +300,6 @@ SYSTEMS = {
         reference="Li et al. 2020",
         label="multi-task",
         needs="nothing",
-        bytes=a_model,
     ),
     "ios": System(
         round=ios,
@@ -322,7 +307,6 @@ SYSTEMS = {
         reference="Wu et al. 2023",
         label="IOS",
         needs=f"{DEGREES}, {COUNT}",
-        bytes=a_model,
         requirements=(UNDIRECTED, neighbours("f", lambda f: f)),
     ),
     "fedavg": System(
@@ -339,7 +323,6 @@ SYSTEMS = {
         reference="Weiszfeld 1937, Pillutla et al. 2022",
         label="GM",
         needs="that most are honest",
-        bytes=a_model,
     ),
     "multi-krum": System(
         round=by_rule(lambda W, f: rules.multi_krum(W, f)),
@@ -347,7 +330,6 @@ SYSTEMS = {
         reference="Blanchard et al. 2017",
         label="Multi-Krum",
         needs=COUNT,
-        bytes=a_model,
         requirements=(of_every_neighbourhood("2f + 2 neighbours", require_krum),),
     ),
     "bulyan": System(
@@ -356,7 +338,6 @@ SYSTEMS = {
         reference="El-Mhamdi et al. 2018",
         label="Bulyan",
         needs=COUNT,
-        bytes=a_model,
         requirements=(of_every_neighbourhood("4f + 2 neighbours", rules.require_bulyan),),
     ),
 }

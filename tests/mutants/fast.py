@@ -177,7 +177,7 @@ MUTANTS = [
      theirs("all_differences_together", rule="adaptive", attack="sign-flip", graph="complete"),
      theirs("one_difference_at_a_time", name="previous-message", attack="sign-flip")),
     ("the paper's rule in place of the released code's", released, "shared_by_receivers",
-     lambda f: lambda s, p, M, changes: f(s, p, M, released.changes_of([])),
+     lambda f: lambda s, p, M, changes: f(s, p, M, released.combined([])),
      theirs("all_differences_together", rule="median", attack="foe", graph="a star and a path")),
     ("averages that start anew in every round", released, "round_",
      lambda f: lambda s, p, state, *rest: f(s, p, state._replace(averages=np.ones_like(state.averages)), *rest),
