@@ -72,11 +72,7 @@ class Case(NamedTuple):
 
     def batches(self) -> Iterator[np.ndarray]:
         """Endless (N, B) row numbers: those of `train.rounds` with seed 0."""
-        sizes, rng = [self.X.shape[1]] * self.N, draws.stream(0, "batches")
-        while True:
-            yield from draws.batches(
-                sizes, self.batch_size, draws.rounds_per_epoch(sizes, self.batch_size), rng
-            )
+        return (batch for batch, _ in train.Draws(setting(self, np), self.W, seed=0))
 
 
 def case(task: str, dtype: str, risk: str = "batch") -> Case:

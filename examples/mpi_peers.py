@@ -220,7 +220,7 @@ def run(comm: Any, config: Config, args: Namespace, share: Share) -> None:
     say(comm, f"{config.workers} workers on {several(comm.size, 'rank')}, round {first} of {last}")
     start = time.perf_counter()
     try:
-        for drawn in itertools.islice(peers.drawn(s, own.sizes, own.W.shape[-1], config.seed), first, last):
+        for drawn in itertools.islice(train.Draws(s, own.W, config.seed, own.sizes), first, last):
             state = peers.round_(s, workers, state, *drawn, hears, *channels)
             if state.t % every == 0 or state.t == last:
                 save(folder, workers, state, every)

@@ -6,15 +6,15 @@ hear all, every number is that of `algorithm.round_`, to the last bit. The speci
 file.
 
 What a process knows of the workers that are not its own: who hears whom, who lies, how many rows each has, and
-the seed. So it can draw everybody's row numbers and use its own; they say nothing about what is in the rows.
+the seed. So it can draw everybody's row numbers, by `train.Draws`, and use its own; they say nothing about what
+is in the rows.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 import numpy as np
 
-from refimpl import draws
 from refimpl.algorithm import Setting, State, aggregation_step, local_step
 from refimpl.arrays import Array, quiet
 from refimpl.attacks import ATTACKS
@@ -62,19 +62,6 @@ def deal(workers: int, processes: int) -> list[np.ndarray]:
 def to_send(channel: np.ndarray, here: np.ndarray, there: np.ndarray) -> list[int]:
     """The workers `here` that somebody `there` hears, ascending."""
     return [int(k) for k in here if channel[k, there].any()]
-
-
-def drawn(s: Setting, sizes: list[int], d: int, seed: int) -> Iterator[tuple[np.ndarray, Array | None]]:
-    """The draws of `train.rounds`: endlessly all workers' row numbers (N, B) and the attackers' signals (F, d).
-
-    `sizes` are all workers' numbers of rows, and d is the number of parameters.
-    """
-    per_epoch = draws.rounds_per_epoch(sizes, s.batch_size)
-    batch_rng, attack_rng = draws.stream(seed, "batches"), draws.stream(seed, "attack")
-    draw = ATTACKS[s.attack].draw
-    while True:
-        for batch in draws.batches(sizes, s.batch_size, per_epoch, batch_rng):
-            yield batch, draw and draw(len(s.attackers), d, attack_rng).astype(s.X[0].dtype)
 
 
 @quiet

@@ -99,18 +99,21 @@ def bytes_to_neighbours(s: Setting, count: float, itemsize: int | None = None) -
     return float(neighbours * count * (itemsize or s.X[0].dtype.itemsize))
 
 
-class Draws:
-    """What a run draws at random, round by round, all of it from the seed's streams."""
+class Draws(Iterator[tuple[Array, Array | None]]):
+    """What a run draws at random, endlessly, all of it from the seed's streams.
 
-    def __init__(self, s: Setting, W: Array, seed: int) -> None:
+    Of each round, the row numbers (N, B) and the attack's signals, (F, d) or None, in arrays like W (..., d).
+    `rows` are all workers' numbers of rows, if the setting does not hold the data of all.
+    """
+
+    def __init__(self, s: Setting, W: Array, seed: int, rows: list[int] | None = None) -> None:
         self.batch_rng, self.attack_rng = draws.stream(seed, "batches"), draws.stream(seed, "attack")
-        self.sizes, self.batch_size = sizes(s), s.batch_size
+        self.sizes, self.batch_size = rows or sizes(s), s.batch_size
         self.rounds = draws.rounds_per_epoch(self.sizes, s.batch_size)
         self.draw, self.shape, self.like = ATTACKS[s.attack].draw, (len(s.attackers), W.shape[-1]), W
-        self.done = self.rounds  # rounds done in this epoch: all, so that `next` starts another
+        self.done = self.rounds  # rounds done in this epoch: all, so that the next one starts another
 
-    def next(self) -> tuple[Array, Array | None]:
-        """The row numbers (N, B) of a round and the attack's signals, (F, d) or None."""
+    def __next__(self) -> tuple[Array, Array | None]:
         if self.done == self.rounds:
             self.new_epoch()
         batch, self.done = self.batches[self.done], self.done + 1
@@ -145,8 +148,8 @@ def rounds(s: Setting, W: Array, seed: int, engine: Build = plain) -> Iterator[A
 
 def rounds_from(step: Callable[..., Any], state: Any, drawn: Draws) -> Iterator[Any]:
     """Endless rounds from a state."""
-    while True:
-        result = step(state, *drawn.next())
+    for batch, signals in drawn:
+        result = step(state, batch, signals)
         state = result.state
         yield result
         del result  # frees its memory for the next round

@@ -52,7 +52,7 @@ def fast(x, K, dy, image=False):
     ("H", "W", "C", "O"), [(2, 2, 1, 1), (6, 6, 2, 3), (7, 7, 3, 2), (5, 8, 4, 1), (3, 2, 2, 2)]
 )
 def test_it_is_the_plain_form(H, W, C, O, lead, step, monkeypatch):
-    monkeypatch.setattr(conv_pool, "STEP", step)
+    monkeypatch.setattr(conv_pool, "FLOATS", step)
     x, K, dy = normal(*lead, 4, H, W, C), normal(*lead, 3, 3, C, O), normal(*lead, 4, H // 2, W // 2, O, seed=1)
     for computed, expected in zip(fast(x, K, dy), plain(x, K, dy), strict=True):
         assert_allclose(computed, expected, rtol=1e-10, atol=1e-12)
@@ -61,7 +61,7 @@ def test_it_is_the_plain_form(H, W, C, O, lead, step, monkeypatch):
 @pytest.mark.parametrize("step", [1, 2**17])
 @pytest.mark.parametrize(("H", "W"), [(2, 2), (6, 6), (7, 5)])
 def test_an_image_is_not_transformed(H, W, step, monkeypatch):
-    monkeypatch.setattr(conv_pool, "STEP", step)
+    monkeypatch.setattr(conv_pool, "FLOATS", step)
     x, K, dy = normal(3, 4, H, W, 1), normal(3, 3, 3, 1, 5), normal(3, 4, H // 2, W // 2, 5, seed=1)
     y, dK, dx = fast(x, K, dy, image=True)
     expected = plain(x, K, dy)

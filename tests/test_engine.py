@@ -176,7 +176,7 @@ def parts(floats=2**20, rows=64, products=False):
         stack.enter_context(mock.patch.object(networks, "IMAGES", 1 + floats // 1000))
         for module, name in ((engine, "COORDINATES"), (rules, "COLUMNS")):
             stack.enter_context(mock.patch.object(module, name, max(1, floats // 64)))
-        stack.enter_context(mock.patch.object(conv_pool, "STEP", floats // 2))
+        stack.enter_context(mock.patch.object(conv_pool, "FLOATS", floats // 2))
         stack.enter_context(mock.patch.object(distances, "PRODUCTS", 0 if products else np.inf))
         yield
 

@@ -45,7 +45,7 @@ def share(s, W, workers):
     X, y = ([rows if k in workers else rows[:0] for k, rows in enumerate(of_all)] for of_all in (s.X, s.y))
     own = s._replace(X=X, y=y)
     state = state._replace(W=W[workers], memory=state.memory[:, workers])
-    return own, state, peers.drawn(own, train.sizes(s), W.shape[1], seed=0)
+    return own, state, train.Draws(own, W, 0, train.sizes(s))
 
 
 def in_one_process(s, W, count):

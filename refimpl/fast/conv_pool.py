@@ -33,9 +33,6 @@ TRANSFORMS = tuple(
         [[1, 0, 0], [0.5, 0.5, 0.5], [0.5, -0.5, 0.5], [0, 0, 1]],
     )
 )
-# Numbers that a step should hold at a time on a CPU. An eighth of it would do as well for one thread; several
-# would spend their time handing the interpreter lock back and forth.
-STEP = FLOATS
 
 
 class Saved(NamedTuple):
@@ -69,8 +66,9 @@ def conv_pool(x: Array, K: Array, saved: list | None = None, image: bool = False
         kernel = (G @ kernel).reshape(*lead, 1, 16, C, O)
     seen = fours(_padded(x), -4)  # (..., T, 4, 2 U + 2, n, C)
     numbers = 36 + 4 * O if image else 25 * C + 20 * O  # in memory for a window
-    most = STEP if xp is np else FLOATS * device_factor(xp)
-    step = max(1, most * T * O // max(1, y.size * numbers))
+    # On a CPU an eighth would do as well for one thread; several would spend their time handing the interpreter
+    # lock back and forth.
+    step = max(1, FLOATS * device_factor(xp) * T * O // max(1, y.size * numbers))
     steps = []
     for start in range(0, T, step):
         rows = slice(start, min(start + step, T))

@@ -87,7 +87,7 @@ def round_(
 
     def aggregate(i: int) -> None:
         group = p.groups[i]
-        M = sent[None] if group.heard is None else sent[group.heard]  # (u, n, d)
+        M = group.models(sent)  # (u, n, d)
         finite, r = all_finite(M), None
         if reused and finite and delta is not None:
             r = reused.risks(M[0], state, batch, delta)[None]

@@ -59,6 +59,10 @@ class Group(NamedTuple):
     local: list[Rows]  # the data that they score models on; empty if these are the round's batch
     count: Array  # (u, m, 1) how many rows each scores on
 
+    def models(self, sent: Array) -> Array:
+        """The models that each neighbourhood hears, of all that are sent: (M, d) -> (u, n, d)."""
+        return sent[None] if self.heard is None else sent[self.heard]
+
 
 class Plan(NamedTuple):
     """What a run computes once."""

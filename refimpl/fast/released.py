@@ -14,7 +14,7 @@ from refimpl.arrays import Array, module_of, quiet
 from refimpl.engine import Engine
 from refimpl.fast.engine import data_of, local_steps
 from refimpl.fast.parallel import keep_memory
-from refimpl.fast.plan import Group, Plan, plan
+from refimpl.fast.plan import Plan, plan
 from refimpl.fast.risks import risks
 from refimpl.fast.rules import all_finite, combine_into
 from refimpl.released import Averaging, Difference, combined
@@ -53,12 +53,13 @@ def round_(
     W, before = W_hat.copy(), state.averages
     L, C = xp.full_like(before, xp.nan), xp.zeros_like(before)
     for group in p.groups:
-        M = sent[None] if group.heard is None else sent[group.heard]  # (u, n, d)
+        M = group.models(sent)  # (u, n, d)
         if not RULES[s.rule].scores:
             W[group.receivers] = shared_by_receivers(s, p, M, changes)[:, None]
             continue
         k, l = group.receivers[:, :, None], xp.asarray(group.numbers)[:, None, :]
-        r = risks_of_scored(p, group, scored, X, y)  # (u, m, n)
+        by = group.models(scored)
+        r = risks(p, group, by, X, y, all_finite(by))  # (u, m, n)
         if changes.smooths:
             r = released.smooth(before[k, l], r, released.SHARE)
         L[k, l] = r
@@ -66,12 +67,6 @@ def round_(
         combine_into(c, M, all_finite(M), W, group.receivers, group.receiver_slice)
     released.overwrite(s, W, sent, changes)
     return Result(Averaging(W, memory, t, L), C if RULES[s.rule].weighs else None)
-
-
-def risks_of_scored(p: Plan, group: Group, scored: Array, X: Array, y: Array) -> Array:
-    """The risks (u, m, n) of what the senders are scored by."""
-    M = scored[None] if group.heard is None else scored[group.heard]
-    return risks(p, group, M, X, y, all_finite(M))
 
 
 def shared_by_receivers(s: Setting, p: Plan, M: Array, changes: Difference) -> Array:

@@ -172,8 +172,8 @@ E, D, C, N, R = engine, distances, conv_pool, networks, rules
 rivals = near("sums_that_products_cannot_tell_apart_are_rivals")
 MUTANTS = [
     # --- The released code's rounds
-    ("scored by what the next worker sent", released, "risks_of_scored",
-     lambda f: lambda p, group, scored, X, y: f(p, group, np.roll(scored, 1, axis=0), X, y),
+    ("scored by what the next worker sent", released, "risks",
+     lambda f: lambda p, group, M, *rest: f(p, group, np.roll(M, 1, axis=1), *rest),
      theirs("all_differences_together", rule="adaptive", attack="sign-flip", graph="complete"),
      theirs("one_difference_at_a_time", name="previous-message", attack="sign-flip")),
     ("the paper's rule in place of the released code's", released, "shared_by_receivers",

@@ -341,6 +341,6 @@ MUTANTS = [
      test("a_mean_every_third_round_is_local_sgd")),
     ("thinned both ways apart", schedules, "thinned", lambda f: schedules.one_way,
      test("schedules_are_what_they_say")),
-    ("bytes for a broadcast", costs, "to_neighbours",
+    ("bytes for a broadcast", costs, "bytes_to_neighbours",
      lambda f: lambda s, count, itemsize=None: count * (itemsize or 8.0), test("bytes_by_hand")),
 ]  # fmt: skip
