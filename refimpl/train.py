@@ -32,8 +32,8 @@ class Trained(NamedTuple):
 
     W: Array  # (N, d), the final parameters
     history: dict[str, list[float]]  # a column per number of `evaluate`, an entry per evaluation
-    weights: np.ndarray | None  # (N, N) c(l, k) at [k, l] in the last round; None if the rule does not weigh
-    weights_at: dict[int, np.ndarray]  # the same after some epochs, by their number
+    weights_at: dict[int, np.ndarray]
+    """by number, c(l, k) at [k, l], (N, N), after some epochs and the last; empty if the rule does not weigh"""
     accuracy: dict[str, list[float]]  # of every normal worker at the end, "own" and "whole" as in `evaluate`
 
 
@@ -262,4 +262,4 @@ def run(
         if getattr(result, "resumable", True):
             after_round(lambda: Progress(result.state, drawn.position(), history, weights_at))  # noqa: B023
     accuracy = {"own": to_host(workers[0]).tolist(), "whole": to_host(workers[1]).tolist()}
-    return Trained(result.state.W, history, weights_at.get(epochs), weights_at, accuracy)
+    return Trained(result.state.W, history, weights_at, accuracy)

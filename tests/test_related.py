@@ -248,7 +248,7 @@ def test_systems_run_under_train(name):
     s = setting(graph=graph_for(name), attackers=[1], attack="alie", rule="local")
     result = train.run(s, held_out(local_data()), initial(), 0, 2, related.engine(name))
     assert len(result.history["mean_own"]) == 2
-    assert (result.weights is not None) == (name == "multi-task")
+    assert bool(result.weights_at) == (name == "multi-task")
 
 
 def test_the_averages_of_multi_task_fit_any_number_of_parameters():

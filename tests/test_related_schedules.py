@@ -157,7 +157,7 @@ def test_what_cannot_work_is_refused_and_names_the_worker(name, graph, message):
 def least_neighbours(system, f):
     """The number of neighbours that the system requires, by the words of its requirements."""
     formulas = [
-        re.fullmatch(r"(.+?)(?: or more)? neighbours", words) for words in map(str, system.requirements)
+        re.fullmatch(r"(.+?)(?: or more)? neighbours", required.words) for required in system.requirements
     ]
     (formula,) = filter(None, formulas) if any(formulas) else [None]
     return eval(re.sub(r"(\d)f", r"\1 * f", formula[1]), {"f": f, "max": max}) if formula else 0

@@ -50,7 +50,7 @@ def seen(run):
 
     def stand_in(*args):
         found.extend(args)
-        return train.Trained(args[2], {}, None, {}, {})
+        return train.Trained(args[2], {}, {}, {})
 
     other = tasks.TASKS["spambase"]._replace(model=lambda: models.mlp([57, 3, 2]), evaluate_every=3)
     with pytest.MonkeyPatch.context() as patch:

@@ -39,17 +39,6 @@ def krum(W: Array, f: int) -> Array:
     return _closest(W, nearest)
 
 
-@quiet
-def squared_distances(W: Array) -> Array:
-    """`aggregate.squared_distances`, by products where they are faster: (..., n, d) -> (..., n, n)."""
-    W = as_float(W)
-    if _on_device_or_whole(W):
-        return or_infinite(by_differences(W))
-    lead = W.shape[:-2]
-    D = [between(W[i]) for i in np.ndindex(*lead)]
-    return np.array(D).reshape(*lead, *D[0].shape).astype(W.dtype, copy=False)
-
-
 def _on_device_or_whole(W: Array) -> bool:
     """Then differences do: they are exact for whole numbers, and a GPU would have to wait for what is close."""
     return module_of(W) is not np or W.dtype.kind != "f"

@@ -5,7 +5,6 @@ threads: a result has the same bytes for any number of them. Each part writes to
 """
 
 import functools
-import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
@@ -77,7 +76,7 @@ def parallel_for(function: Callable[[Any], None], parts: Iterable[Any]) -> None:
         for part in ahead:
             function(part)
 
-    waiting = [_pool(count - 1).submit(copy_context().run, work) for _ in itertools.repeat(None, helpers)]
+    waiting = [_pool(count - 1).submit(copy_context().run, work) for _ in range(helpers)]
     try:
         work()
     finally:

@@ -18,9 +18,6 @@ class Requirement(NamedTuple):
     check: Callable[[Setting, Schedule | None, int], None]
     """(setting, schedule of graphs or None, rounds): raises ValueError if such a run does not meet it"""
 
-    def __repr__(self) -> str:
-        return self.words
-
 
 def of_every_graph(words: str, check: Callable[[Setting], None]) -> Requirement:
     """A requirement that the graph of each round has to meet."""

@@ -12,13 +12,13 @@ import numpy as np
 from refimpl.aggregate import adaptive_weights, coordinate_median, krum, trimmed_mean
 from refimpl.algorithm import Setting, State, messages
 from refimpl.arrays import Array, module_of, quiet
-from refimpl.optim import OPTIMIZERS
 from refimpl.related import rules
 from refimpl.related.mixing import combine, metropolis_weights, uniform_weights
 from refimpl.related.rounds import (
     Combine,
     Heard,
     SystemRound,
+    combined_rows,
     gradients,
     heard,
     mix_and_step,
@@ -70,21 +70,17 @@ def byrdie(
     """
     if at not in ("own", "mixed"):
         raise ValueError(f'gradients are taken at the "own" or the "mixed" model, got {at!r}')
-    optimizer, t = OPTIMIZERS[s.optimizer], state.t + 1
-    W, memory, slots = state.W.copy(), state.memory.copy(), slice(optimizer.slots)
+    W, memory, M = state.W.copy(), state.memory.copy(), uniform_weights(s.graph)
     sent = module_of(W).empty_like(W)
     for c in range(W.shape[-1]):
         here = slice(c, c + 1)
         sent[:, here] = messages(s, W[:, here], None if signals is None else signals[:, here])
         mixed = W.copy()
-        for k in s.normal:
-            h = heard(s, sent[:, here], uniform_weights(s.graph), batch, k)
-            mixed[k, here] = rules.own_trimmed_mean(h.models, h.own, h.f)
+        mixed[:, here] = combined_rows(s, W[:, here], sent[:, here], batch, SCREENS["T"](), M)
         G = gradients(s, W if at == "own" else mixed, batch)
-        for k in range(len(W)):
-            remembered, mu = memory[slots, k, here], s.mu(k, t)
-            W[k, here], memory[slots, k, here] = optimizer.step(mixed[k, here], G[k, here], remembered, mu, t)
-    return SystemRound((sent,), State(W, memory, t))
+        before = State(W, memory[:, :, here], state.t)
+        W[:, here], memory[:, :, here] = steps(s, mixed[:, here], G[:, here], before)
+    return SystemRound((sent,), State(W, memory, state.t + 1))
 
 
 @quiet

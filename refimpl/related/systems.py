@@ -57,7 +57,7 @@ class System(NamedTuple):
     @property
     def requires(self) -> str:
         """The requirements in words, "" if there are none."""
-        return ", ".join(map(str, self.requirements))
+        return ", ".join(requirement.words for requirement in self.requirements)
 
 
 # --- From a name to an engine -------------------------------------------------------------------------------
