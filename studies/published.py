@@ -39,17 +39,17 @@ class Published(NamedTuple):
 
     cells: Callable[[Data, argparse.Namespace], Iterator[Cell]]
     rounds: int
+    rows: list[str]  # rules
+    columns: list[str]  # attacks
     symmetric: bool = False
     """whether pixels are in [-1, 1]"""
 
 
 PUBLISHED = {
-    "ios": Published(ios, 50_000, symmetric=True),
-    "peng": Published(peng, 5_000),
-    "wu": Published(wu, 15_000),
+    "ios": Published(ios, 50_000, list(IOS_TABLE["iid"]), list(IOS_COLUMNS), symmetric=True),
+    "peng": Published(peng, 5_000, list(PENG), ["none"]),
+    "wu": Published(wu, 15_000, list(WU_RULES), list(WU)),
 }
-ROWS = {"ios": list(IOS_TABLE["iid"]), "peng": list(PENG), "wu": list(WU_RULES)}
-ATTACKS = {"ios": list(IOS_COLUMNS), "peng": ["none"], "wu": list(WU)}
 FACTS = ["table", "partition", "row", "column", "rounds", "seed"]  # that tell a number from others
 COLUMNS = ["table", "partition", "row", "column", "theirs", "rounds", "of", "seed", "ours", "error"]
 COLUMNS += ["version", "seconds"]
@@ -74,8 +74,8 @@ def main(argv: list[str] | None = None) -> int:
         parser.error(f"unknown table {sorted(unknown)[0]!r}, choose from {', '.join(PUBLISHED)}, or a CSV file")
     if options.partition != "iid" and "ios" not in tables:
         parser.error(f"--partition {options.partition} is for ios, got {', '.join(tables)}")
-    for asked, of in ((options.rows, ROWS), (options.columns, ATTACKS)):
-        there = [name for table in tables for name in of.get(table, [])]
+    for asked, of in ((options.rows, "rows"), (options.columns, "columns")):
+        there = [name for table in tables if table in PUBLISHED for name in getattr(PUBLISHED[table], of)]
         if strange := set(asked or []) - set(there):
             parser.error(f"{', '.join(tables)} has no {sorted(strange)[0]!r}, choose from {', '.join(there)}")
     if options.kept and not options.out:
@@ -115,15 +115,15 @@ def added(before: list[Row], rows: list[Row]) -> list[Row]:
 
 def place(row: Row) -> tuple[int, ...]:
     """The place of a row: by what is in a heading, then by row and column; `wu` prints its columns first."""
-    table = row["table"]
-    inside = ROWS[table].index(row["row"]), ATTACKS[table].index(row["column"])
+    name, table = row["table"], PUBLISHED[row["table"]]
+    inside = table.rows.index(row["row"]), table.columns.index(row["column"])
     heading = (
-        list(PUBLISHED).index(table),
+        list(PUBLISHED).index(name),
         list(IOS_TABLE).index(row["partition"]),
         int(row["rounds"]),
         int(row["seed"]),
     )
-    return (*heading, *(inside[::-1] if table == "wu" else inside))
+    return (*heading, *(inside[::-1] if name == "wu" else inside))
 
 
 def cells_of(name: str, data: Data, options: argparse.Namespace) -> Iterator[Row]:

@@ -4,6 +4,7 @@ A worker process imports refimpl afresh and knows what the package ships. A user
 main process, which therefore sends along what it has added.
 """
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -40,7 +41,8 @@ def entries(config: Config) -> list[Any]:
 
 
 def ours(function: Callable) -> bool:
-    """Whether it is a function of the package."""
+    """Whether it is a function of the package, perhaps with some of its arguments bound."""
+    function = function.func if isinstance(function, functools.partial) else function
     return getattr(function, "__module__", "").partition(".")[0] in PACKAGES
 
 

@@ -1,6 +1,7 @@
 """The table SYSTEMS: what each system computes, sends, must know and requires; and engines that run them."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 from refimpl.aggregate import require_krum
@@ -52,7 +53,6 @@ class System(NamedTuple):
     bytes: Callable[[Setting, int], float] = a_model
     """(setting, round) -> bytes that a worker sends to all its neighbours, mean over the workers"""
     requirements: tuple[Requirement, ...] = ()  # of the graph, its neighbourhoods and the number of rounds
-    options: Mapping[str, Any] = {}  # of its round, where other systems share the function
 
     @property
     def requires(self) -> str:
@@ -103,7 +103,7 @@ def engine(name: str, schedule: Schedule | None = None, **options: Any) -> Build
             if schedule:
                 now = s._replace(graph=schedule(state.t + 1))
                 check(name, now)
-            return system.round(now, state, batch, signals, **{**system.options, **options})
+            return system.round(now, state, batch, signals, **options)
 
         return Engine(step, s.model)
 
@@ -137,13 +137,12 @@ SYSTEMS = {
         requirements=(UNDIRECTED,),
     ),
     "d-sgd": System(
-        round=d_psgd,
+        round=partial(d_psgd, order="step-then-mix"),
         about="a step, then the Metropolis mean; on a schedule, local updates",
         reference="Koloskova et al. 2020",
         label="D-SGD",
         needs=DEGREES,
         requirements=(UNDIRECTED,),
-        options={"order": "step-then-mix"},
     ),
     "dmsgd": System(
         round=dmsgd,
@@ -172,49 +171,44 @@ SYSTEMS = {
         requirements=(UNDIRECTED, FIXED),
     ),
     "choco-identity": System(
-        round=choco,
+        round=partial(choco, share=1.0, gamma=1.0),
         about="whole differences to public copies, gamma = 1",
         reference="Koloskova et al. 2019",
         label="CHOCO (all)",
         needs=DEGREES,
         requirements=(UNDIRECTED, FIXED),
-        options={"share": 1.0, "gamma": 1.0},
     ),
     "bridge-t": System(
-        round=bridge,
+        round=partial(bridge, screen="T"),
         about="trimmed mean that keeps one's own value, then a step",
         reference="Fang et al. 2022",
         label="BRIDGE-T",
         needs=COUNT,
         requirements=(neighbours("2f + 1", lambda f: 2 * f + 1),),
-        options={"screen": "T"},
     ),
     "bridge-m": System(
-        round=bridge,
+        round=partial(bridge, screen="M"),
         about="median of each coordinate, then a step",
         reference="Fang et al. 2022",
         label="BRIDGE-M",
         needs="that most are honest",
         requirements=(neighbours("2f + 1", lambda f: 2 * f + 1),),
-        options={"screen": "M"},
     ),
     "bridge-k": System(
-        round=bridge,
+        round=partial(bridge, screen="K"),
         about="Krum, then a step",
         reference="Fang et al. 2022",
         label="BRIDGE-K",
         needs=COUNT,
         requirements=(of_every_neighbourhood("2f + 2 neighbours", require_krum),),
-        options={"screen": "K"},
     ),
     "bridge-b": System(
-        round=bridge,
+        round=partial(bridge, screen="B"),
         about="Krum again and again, trimmed mean, then a step",
         reference="Fang et al. 2022",
         label="BRIDGE-B",
         needs=COUNT,
         requirements=(neighbours("max(4f, 3f + 2)", lambda f: max(4 * f, 3 * f + 2)),),
-        options={"screen": "B"},
     ),
     "byrdie": System(
         round=byrdie,
@@ -233,13 +227,12 @@ SYSTEMS = {
         requirements=(neighbours("1 or more", lambda f: 1),),
     ),
     "ubar": System(
-        round=mozi,
+        round=partial(mozi, empty="lowest-risk"),
         about="near neighbours no worse than oneself; failing that, the lowest risk",
         reference="Guo et al. 2021",
         label="UBAR",
         needs=COUNT,
         requirements=(neighbours("1 or more", lambda f: 1),),
-        options={"empty": "lowest-risk"},
     ),
     "clipped-gossip": System(
         round=clipped_gossip,
@@ -250,42 +243,38 @@ SYSTEMS = {
         requirements=(UNDIRECTED,),
     ),
     "clipped-gossip-adaptive": System(
-        round=clipped_gossip,
+        round=partial(clipped_gossip, radius="adaptive"),
         about="momentum; differences clipped at what the nearest neighbours say",
         reference="He et al. 2022, Gaucher et al. 2025",
         label="ClippedGossip (adaptive)",
         needs=f"{DEGREES}, {COUNT}",
         requirements=(UNDIRECTED,),
-        options={"radius": "adaptive"},
     ),
     "clipped-gossip-oracle": System(
-        round=clipped_gossip,
+        round=partial(clipped_gossip, radius="oracle"),
         about="momentum; differences clipped at what the honest neighbours say",
         reference="He et al. 2022",
         label="ClippedGossip (oracle)",
         needs=f"{DEGREES}, who the attackers are",
         requirements=(UNDIRECTED,),
-        options={"radius": "oracle"},
     ),
     "icwtm": System(
-        round=learn,
+        round=partial(learn, agreement="icwtm"),
         about="trimmed means of gradients, again and again, and of models",
         reference="El-Mhamdi et al. 2021",
         label="LEARN (ICwTM)",
         needs=f"{COUNT}, equal initial models",
         bytes=gradients_and_model,
         requirements=(COMPLETE, FIXED, IN_TIME),
-        options={"agreement": "icwtm"},
     ),
     "mda": System(
-        round=learn,
+        round=partial(learn, agreement="mda"),
         about="means of the n - 2f nearest to each other, of n - f gradients or models in time",
         reference="El-Mhamdi et al. 2021",
         label="LEARN (MDA)",
         needs=f"{COUNT}, equal initial models",
         bytes=gradients_and_model,
         requirements=(COMPLETE, FIXED, IN_TIME, FEW_SUBSETS),
-        options={"agreement": "mda"},
     ),
     "tv-penalty": System(
         round=tv_penalty,

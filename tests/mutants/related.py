@@ -1,6 +1,7 @@
 """Mutants of refimpl/related: at least two mistakes for each system."""
 
 import re
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -35,11 +36,11 @@ def two(system, attack="sign-flip"):
 
 
 def options(**changed):
-    return lambda system: system._replace(options={**system.options, **changed})
+    return lambda system: system._replace(round=partial(system.round, **changed))
 
 
 def instead(round_):
-    return lambda system: system._replace(round=round_, options={})
+    return lambda system: system._replace(round=round_)
 
 
 def afterwards(change):
