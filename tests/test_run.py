@@ -10,6 +10,7 @@ import data_loaders
 import refimpl
 from refimpl.experiments import fingerprint, run, tasks
 from refimpl.experiments.config import Config
+from refimpl.related import SYSTEMS
 
 CONFIG = Config(
     task="spambase", rule="adaptive", attack="arbitrary", seed=0, graph="complete",
@@ -25,9 +26,9 @@ def test_a_run_is_prepared_with_all_that_it_starts_from():
     ready = run.prepare(config(epochs=3))
     assert (ready.rounds_per_epoch, ready.rounds, ready.evaluate_every) == (2, 6, 1)
     assert ready.W.shape == (10, ready.setting.model.layout.size)
-    assert (ready.setting.rule, ready.method.name, ready.schedule) == ("adaptive", "adaptive", None)
+    assert (ready.setting.rule, ready.method.rule, ready.schedule) == ("adaptive", "adaptive", None)
     system = run.prepare(config(rule="sgp", graph_schedule="matching"))
-    assert (system.setting.rule, system.method.name) == ("", "sgp")
+    assert (system.setting.rule, system.method.entry) == ("", SYSTEMS["sgp"])
     assert system.schedule(1).sum() == 20
 
 
