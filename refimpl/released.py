@@ -97,7 +97,10 @@ def exchange(
     attackers = module_of(W_hat).asarray(s.attackers, dtype=int)
     if changes.idle:
         W_hat[attackers], memory[:, attackers] = state.W[attackers], state.memory[:, attackers]
-    sent = messages(s, W_hat, signals, changes)
+    send = changes.attacks.get(s.attack)
+    sent = W_hat.copy() if send else algorithm.messages(s, W_hat, signals)
+    if send and len(attackers):
+        sent[attackers] = send(W_hat, attackers, signals, s.model.layout)
     scored = sent.copy()
     if changes.scores_previous:  # it sent that last (`overwrite`), and has taken a local step unless it idles
         scored[attackers] = W_hat[attackers]
@@ -109,16 +112,6 @@ def overwrite(s: Setting, W: Array, sent: Array, changes: "Difference") -> None:
     if changes.scores_previous or changes.idle:
         attackers = module_of(W).asarray(s.attackers, dtype=int)
         W[attackers] = sent[attackers]
-
-
-def messages(s: Setting, W_hat: Array, signals: Array | None, changes: "Difference") -> Array:
-    """What each worker sends, (N, d): `algorithm.messages`, unless a difference has another attack."""
-    send = changes.attacks.get(s.attack)
-    if not len(s.attackers) or send is None:
-        return algorithm.messages(s, W_hat, signals)
-    sent, attackers = W_hat.copy(), module_of(W_hat).asarray(s.attackers)
-    sent[attackers] = send(W_hat, attackers, signals, s.model.layout)
-    return sent
 
 
 # --- The differences ----------------------------------------------------------------------------------------

@@ -170,9 +170,7 @@ class Batched(NamedTuple):
 
     def predict(self, w: Array, X: Array) -> Array:
         """The most likely label of each row, ties to the lowest; -1 where a logit is NaN: -> (..., n)."""
-        xp, rows = module_of(w), self.prepared(X)
-        shared = w.ndim == 2 and len(X) == 1 < len(w)
-        z = self.logits_of_all(w[None], rows[None])[0] if shared else self.logits(w, rows)
+        xp, z = module_of(w), self.logits(w, self.prepared(X))
         return xp.where(xp.isnan(z).any(axis=-2), -1, z.argmax(axis=-2))
 
     def _forward(self, w: Array, rows: Array, saved: list | None) -> Array:
