@@ -9,7 +9,7 @@ import pytest
 from refimpl.experiments import cli, grid, run, tasks, watch
 from refimpl.experiments.config import Config
 from refimpl.experiments.results import RunResult
-from refimpl.experiments.watch import Board, kind_of, paces, timed
+from refimpl.experiments.watch import Board, kind_of, paces
 
 CONFIG = Config(
     task="spambase", rule="adaptive", attack="alie", seed=0, graph="complete",
@@ -65,7 +65,7 @@ def test_the_pace_is_that_of_the_rounds_since_the_first_also_of_a_run_that_goes_
     after_round = watch.reporter(tmp_path, 100, 5)
     for t in (51, 52, 53):
         after_round(lambda: Where(t))  # noqa: B023
-    assert told == [{"share": 0.52, "epoch": 2, "epochs": 5, "worst": None, "pace": 2 * 20}]
+    assert told == [{"share": 0.52, "epoch": 2, "worst": None, "pace": 2 * 20}]
 
 
 # --- How long runs take -------------------------------------------------------------------------------------
@@ -80,8 +80,9 @@ def test_runs_of_a_kind_differ_in_what_hardly_changes_their_time():
 
 
 def test_paces_are_seconds_per_epoch_of_runs_that_are_known_here():
-    found = timed([result(config(), 60), result(config(seed=1), 30), result(config(rule="their-own"), 1)])
+    found = [result(config(), 60), result(config(seed=1), 30), result(config(rule="their-own"), 1)]
     assert paces(found) == {kind_of(config()): 7.5}
+    assert paces(found, {config(): 15.0}) == {kind_of(config()): 10.0}
 
 
 def test_the_board_counts_work_by_what_is_known_of_each_kind(tmp_path):
@@ -89,25 +90,25 @@ def test_the_board_counts_work_by_what_is_known_of_each_kind(tmp_path):
     runs = {name: config(rule=name) for name in ("adaptive", "krum", "local", "sgp")}
     files = {c: tmp_path / f"{name}_alie_seed0_12345678.json" for name, c in runs.items()}
     board = Board(files, 2)
-    assert board.line() == "0 of 4 runs done"
-    assert board.short_line() == "0/4"
-    assert (board.share(), board.left() >= 0) == (0, False)
-    board.finish(result(runs["local"], 6.0))
-    facts = {"share": 0.5, "epoch": 3, "epochs": 6, "worst": 0.8125, "pace": 10.0}
+    assert board.line() == "0/4"
+    share, left = board.estimate()
+    assert (share, left >= 0) == (0, False)
+    board.finished[runs["local"]] = result(runs["local"], 6.0)
+    facts = {"share": 0.5, "epoch": 3, "worst": 0.8125, "pace": 10.0}
     watch.path_of(files[runs["adaptive"]]).write_text(json.dumps(facts))
     watch.path_of(files[runs["krum"]]).write_text("half a li")  # being written
     of_sgp = 6 * (10 + 1) / 2
-    assert board.work() == pytest.approx((60 + 6 + 6 + of_sgp, 30 + 6 + of_sgp, of_sgp))
-    assert board.share() == pytest.approx(1 - 69 / 105)
-    assert board.left() == pytest.approx(69 / 2)
-    line = "1 of 4 runs done; adaptive_alie_seed0: epoch 4 of 6, worst 0.81; about 34 seconds left"
-    assert board.line() == line
-    assert board.short_line() == "1/4, 34 seconds left; adaptive_alie_seed0 4/6 worst 0.81"
+    work, rest = 60 + 6 + 6 + of_sgp, 30 + 6 + of_sgp
+    assert board.estimate() == pytest.approx((1 - rest / work, rest / 2))
+    assert board.line() == board.line(1) == "1/4, 34 seconds left; adaptive_alie_seed0 4/6 worst 0.81"
+    watch.path_of(files[runs["sgp"]]).write_text(json.dumps({"share": 0.0, "epoch": 0, "worst": None}))
+    assert sorted(board.line().split("; ")[1:]) == ["adaptive_alie_seed0 4/6 worst 0.81", "sgp_alie_seed0 1/6"]
+    assert len(board.line(1).split("; ")) == 2  # one of the two, in turn
 
 
 def test_what_is_left_is_at_least_the_longest_run(tmp_path):
     board = Board({config(seed=k): tmp_path / f"{k}.json" for k in (0, 1)}, 8, [result(config(seed=2), 60)])
-    assert board.left() == 60
+    assert board.estimate()[1] == 60
 
 
 def test_results_that_are_there_already_tell_how_long_the_others_take(tmp_path, monkeypatch):
@@ -116,7 +117,7 @@ def test_results_that_are_there_already_tell_how_long_the_others_take(tmp_path, 
     first = grid.run_to_file(runs[0], grid.path_of(runs[0], tmp_path), None, 1, {})
     monkeypatch.setattr(cli, "show_progress", lambda results, board: boards.append(board) or [])
     cli.run_grid(runs, tmp_path, 2, None, 1)
-    assert boards[0].left() == pytest.approx(first.seconds)
+    assert boards[0].estimate()[1] == pytest.approx(first.seconds)
 
 
 # --- Lines --------------------------------------------------------------------------------------------------
@@ -132,11 +133,11 @@ def test_where_there_is_no_terminal_a_line_comes_every_minute(monkeypatch, tmp_p
     monkeypatch.setattr(watch, "MINUTE", 0.02)
     monkeypatch.setattr(watch, "EVERY", 0.01)
     path = tmp_path / "adaptive_alie_seed0_12345678.json"
-    facts = {"share": 0.25, "epoch": 1, "epochs": 6, "worst": 0.5, "pace": 1.0}
+    facts = {"share": 0.25, "epoch": 1, "worst": 0.5, "pace": 1.0}
     results = slowly(path, facts, result(config(), 1.0))
     assert len(list(watch.show_progress(results, Board({config(): path}, 1)))) == 1
     said = capsys.readouterr().err.splitlines()
-    line = "0 of 1 run done; adaptive_alie_seed0: epoch 2 of 6, worst 0.50; about 4 seconds left"
+    line = "0/1, 4 seconds left; adaptive_alie_seed0 2/6 worst 0.50"
     assert said.count(line) > 2
     assert "[1/1] adaptive alie seed 0: worst 0.50 in 1.0 s" in said  # a line of the watcher may come after it
 
@@ -144,7 +145,7 @@ def test_where_there_is_no_terminal_a_line_comes_every_minute(monkeypatch, tmp_p
 def test_how_long_all_will_take_is_told_as_soon_as_the_first_rounds_are_done(monkeypatch, tmp_path, capsys):
     monkeypatch.setattr(watch, "EVERY", 0.01)
     paths = {config(seed=k): tmp_path / f"adaptive_alie_seed{k}_12345678.json" for k in range(4)}
-    facts = {"share": 0.0, "epoch": 0, "epochs": 6, "worst": None, "pace": 10.0}
+    facts = {"share": 0.0, "epoch": 0, "worst": None, "pace": 10.0}
     results = slowly(paths[config()], facts, result(config(), 60.0))
     assert len(list(watch.show_progress(results, Board(paths, 2)))) == 1
     first, last = capsys.readouterr().err.splitlines()

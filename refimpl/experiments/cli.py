@@ -134,7 +134,7 @@ def plan(runs: list[Config], out: Path, jobs: int, data_dir: str | None) -> None
     print(textwrap.fill(in_common(runs), tables.WIDTH, break_on_hyphens=False))
     todo = [config for config in runs if not grid.path_of(config, out, data_dir).exists()]
     jobs = max(1, min(jobs, len(todo)))
-    known = watch.paces(watch.timed(grid.stored(out)))
+    known = watch.paces(grid.stored(out))
     rules = list(dict.fromkeys(config.rule for config in runs))
     width = max(map(len, rules)) + 1
     for rule in rules:

@@ -111,6 +111,7 @@ def is_run(content: Any) -> bool:
 
 FIELDS = {field.name: field.type for field in fields(Config)}
 SETTING = [name for name in FIELDS if name not in ("rule", "attack", "seed", "gpu", "device", "plain")]
+IDENTITY = [*SETTING, "rule", "attack", "seed"]  # what tells a run from all others, whatever it was computed on
 NUMBERS = ("worst_own", "mean_own", "worst_whole", "mean_whole", "highest_loss", "mean_loss", "not_finite")
 LISTENING = ("attacker_weight", "passing")
 COSTS = ("rounds_per_epoch", "bytes_per_round", "seconds")
@@ -224,10 +225,18 @@ def read_folder(folder: Path) -> Results:
     return found
 
 
-def identity(run: RunResult) -> tuple[str, ...]:
-    """What tells a run from all others, whatever it was computed on."""
+def identity(run: RunResult, names: Sequence[str] = IDENTITY) -> tuple[str, ...]:
+    """The values of some options of a run, to compare it by; of all that tell it from other runs, if not told."""
     cells = config_cells(run.config)
-    return tuple(str(cells[name]) for name in (*SETTING, "rule", "attack", "seed"))
+    return tuple(str(cells[name]) for name in names)
+
+
+def groups(results: Results, names: Sequence[str] = SETTING) -> list[Results]:
+    """The runs with the same values of some options together; if not told, of all but rule, attack and seed."""
+    found: dict[tuple[str, ...], Results] = {}
+    for run in results:
+        found.setdefault(identity(run, names), []).append(run)
+    return list(found.values())
 
 
 def each_once(results: Results, path: Path) -> Results:
@@ -235,11 +244,8 @@ def each_once(results: Results, path: Path) -> Results:
 
     Raises ValueError if none of these is today's, or more than one.
     """
-    same: dict[tuple[str, ...], Results] = {}
-    for run in results:
-        same.setdefault(identity(run), []).append(run)
     found = []
-    for some in same.values():
+    for some in groups(results, IDENTITY):
         now = [run for run in some if len(some) == 1 or run.code == code_of(run.config)]
         if len(now) != 1:
             c = some[0].config
@@ -247,15 +253,6 @@ def each_once(results: Results, path: Path) -> Results:
             raise ValueError(f"{path} needs one run of each configuration, got {len(some)} of {which}")
         found += now
     return found
-
-
-def groups(results: Results) -> list[Results]:
-    """Runs that differ in rule, attack and seed only, or in what computed them, together."""
-    found: dict[tuple[str, ...], Results] = {}
-    for run in results:
-        cells = config_cells(run.config)
-        found.setdefault(tuple(str(cells[name]) for name in SETTING), []).append(run)
-    return list(found.values())
 
 
 def describe_group(group: Results, among: Results) -> str:

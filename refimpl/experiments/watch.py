@@ -7,8 +7,6 @@ rounds, or else by runs of the same kind.
 
 import contextlib
 import json
-import shutil
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -16,6 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from data_loaders.download import progress_bar
 from refimpl import train
 from refimpl.attacks import ATTACKS
 from refimpl.experiments.atomic import write
@@ -53,7 +52,7 @@ def reporter(path: Path, rounds: int, epochs: int) -> Callable[[Callable[[], tra
             first = now, progress().state.t
         if now - last >= EVERY:
             t, worst = progress().state.t, progress().history.get("worst_own", [])
-            facts = {"share": t / rounds, "epoch": t * epochs // rounds, "epochs": epochs}
+            facts = {"share": t / rounds, "epoch": t * epochs // rounds}
             facts["worst"] = worst[-1] if worst else None
             if t > first[1]:
                 facts["pace"] = (now - first[0]) / (t - first[1]) * rounds / epochs
@@ -77,23 +76,16 @@ def kind_of(config: Config) -> Config:
     return replace(config, seed=0, epochs=0, device=0, **same)
 
 
-def timed(results: Iterable[RunResult]) -> list[tuple[Config, float]]:
-    """The kinds of finished runs, and the seconds per epoch that each run took.
+def paces(results: Iterable[RunResult], running: dict[Config, float] | None = None) -> dict[Config, float]:
+    """The mean seconds per epoch by kind of run: of finished runs, and as `running` ones tell themselves.
 
     Runs of a rule or an attack that nobody knows here are left out.
     """
-    found = []
-    for result in results:
-        with contextlib.suppress(KeyError, ValueError):
-            found.append((kind_of(result.config), result.seconds / result.config.epochs))
-    return found
-
-
-def paces(timed: Iterable[tuple[Config, float]]) -> dict[Config, float]:
-    """The mean seconds per epoch, by kind of run."""
     found: dict[Config, list[float]] = {}
-    for kind, pace in timed:
-        found.setdefault(kind, []).append(pace)
+    finished = [(result.config, result.seconds / result.config.epochs) for result in results]
+    for config, pace in [*finished, *(running or {}).items()]:
+        with contextlib.suppress(KeyError, ValueError):
+            found.setdefault(kind_of(config), []).append(pace)
     return {kind: sum(some) / len(some) for kind, some in found.items()}
 
 
@@ -105,15 +97,10 @@ class Board:
 
     def __init__(self, files: dict[Config, Path], jobs: int, before: Iterable[RunResult] = ()) -> None:
         """`files` are those of the results to come, `jobs` at a time; `before` are results of earlier runs."""
-        self.files, self.jobs, self.timed = files, jobs, timed(before)
+        self.files, self.jobs, self.before = files, jobs, list(before)
         self.finished: dict[Config, RunResult] = {}
         for path in files.values():
             path_of(path).unlink(missing_ok=True)  # of a command that was stopped
-
-    def finish(self, result: RunResult) -> None:
-        """Counts a run as done."""
-        self.finished[result.config] = result
-        self.timed += timed([result])
 
     def running(self) -> dict[Config, dict[str, Any]]:
         """What the runs under way have written."""
@@ -124,48 +111,31 @@ class Board:
                     found[config] = json.loads(path_of(path).read_text())
         return found
 
-    def work(self) -> tuple[float, float, float]:
-        """Seconds of work: in all, left, and left of the longest run. NaN before the first rounds are done.
+    def estimate(self) -> tuple[float, float]:
+        """The share of the work that is done, 0 to 1, and the seconds left: NaN before the first rounds are done.
 
         A kind of run that nothing is known of takes as long as the others do in the mean.
         """
         running = self.running()
         now = {config: facts["pace"] for config, facts in running.items() if "pace" in facts}
-        known = paces([*self.timed, *((kind_of(config), pace) for config, pace in now.items())])
+        known = paces([*self.before, *self.finished.values()], now)
         usual = sum(known.values()) / len(known) if known else float("nan")
         whole = {c: c.epochs * now.get(c, known.get(kind_of(c), usual)) for c in self.files}
         done = {c: 1.0 if c in self.finished else running.get(c, {"share": 0.0})["share"] for c in self.files}
         left = [(1 - done[c]) * whole[c] for c in self.files]
-        return sum(whole.values()), sum(left), max(left)
+        work = sum(whole.values())
+        return 1 - sum(left) / work if work > 0 else 0.0, max(sum(left) / self.jobs, max(left))
 
-    def share(self) -> float:
-        """How much of the work is done, 0 to 1."""
-        whole, left, _ = self.work()
-        return 1 - left / whole if whole > 0 else 0.0
-
-    def left(self) -> float:
-        """Estimated seconds left; NaN before the first rounds are done."""
-        _, left, longest = self.work()
-        return max(left / self.jobs, longest)
-
-    def line(self) -> str:
-        """The whole board in a line of words."""
-        runs = [f"{len(self.finished)} of {several(len(self.files), 'run')} done"]
+    def line(self, most: int | None = None) -> str:
+        """The board in a line; of the runs under way no more than `most`, in turn."""
+        _, left = self.estimate()
+        done = f"{len(self.finished)}/{len(self.files)}" + (f", {duration(left)} left" if left >= 0 else "")
+        runs = []
         for config, now in self.running().items():
-            worst = "" if now["worst"] is None else f", worst {now['worst']:.2f}"
-            runs.append(f"{name_of(config)}: epoch {now['epoch'] + 1} of {now['epochs']}{worst}")
-        left = self.left()
-        return "; ".join(runs + ([f"about {duration(left)} left"] if left >= 0 else []))
-
-    def short_line(self) -> str:
-        """As much of the board as fits beside a bar in 80 columns; of the runs under way one, in turn."""
-        left, running = self.left(), self.running()
-        text = f"{len(self.finished)}/{len(self.files)}" + (f", {duration(left)} left" if left >= 0 else "")
-        if running:
-            config, now = list(running.items())[int(time.monotonic() / EVERY) % len(running)]
-            text += f"; {name_of(config)} {now['epoch'] + 1}/{now['epochs']}"
-            text += "" if now["worst"] is None else f" worst {now['worst']:.2f}"
-        return text
+            worst = "" if now["worst"] is None else f" worst {now['worst']:.2f}"
+            runs.append(f"{name_of(config)} {now['epoch'] + 1}/{config.epochs}{worst}")
+        turn = int(time.monotonic() / EVERY) % max(1, len(runs))
+        return "; ".join([done, *(runs[turn:] + runs[:turn])[:most]])
 
 
 def name_of(config: Config) -> str:
@@ -181,7 +151,7 @@ def show_progress(results: Iterable[RunResult], board: Board) -> Iterator[RunRes
     watcher.start()
     try:
         for result in results:
-            board.finish(result)
+            board.finished[result.config] = result
             if bar is None:
                 c, number = result.config, f"[{len(board.finished)}/{len(board.files)}]"
                 worst = f"worst {result.last('worst_own'):.2f} in {result.seconds:.1f} s"
@@ -194,18 +164,6 @@ def show_progress(results: Iterable[RunResult], board: Board) -> Iterator[RunRes
             bar.close()
 
 
-def progress_bar(**options: Any) -> Any:
-    """A bar of tqdm, to be updated; None where there is no terminal or no tqdm."""
-    if not sys.stderr.isatty():
-        return None
-    try:
-        from tqdm import tqdm
-    except ImportError:
-        return None
-    columns, rows = shutil.get_terminal_size()  # 80, 24 of a terminal that does not say
-    return tqdm(**options, ncols=columns, nrows=rows, leave=False)
-
-
 def keep_showing(board: Board, bar: Any, over: threading.Event) -> None:
     """Shows the board until it is over: as a bar, or in lines.
 
@@ -213,12 +171,13 @@ def keep_showing(board: Board, bar: Any, over: threading.Event) -> None:
     """
     last, first = time.monotonic(), True
     while not over.wait(EVERY):
+        share, left = board.estimate()
         if bar is not None:
-            bar.n = board.share()
-            bar.set_description_str(board.short_line())
-        elif first and board.left() >= LONG:
+            bar.n = share
+            bar.set_description_str(board.line(1))  # as much as fits beside the bar in 80 columns
+        elif first and left >= LONG:
             runs = several(len(board.files) - len(board.finished), "run")
-            say(f"about {duration(board.left())} for {runs}, {board.jobs} at a time")
+            say(f"about {duration(left)} for {runs}, {board.jobs} at a time")
             first = False
         elif time.monotonic() - last >= MINUTE:
             say(board.line())
