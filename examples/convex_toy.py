@@ -201,7 +201,7 @@ def by_round(ax: "Axes", results: dict[str, np.ndarray], limit: float) -> None:
         ax.annotate(text, (ROUNDS, height), (8, up), textcoords="offset points", va="center", color=color)
 
     for up, (rule, gap) in zip((-6, 6, 6), results.items(), strict=True):  # apart, also where the gaps are not
-        colour, dashes, _ = style_of(rule)
+        colour, dashes, *_ = style_of(rule)
         ax.semilogy(t, gap, dashes, color=colour, lw=0.8, alpha=0.35)
         ax.semilogy(t, gap.mean(axis=1), dashes, color=colour, lw=2)
         name(rule, gap[ROUNDS // 2 :].mean(), up, colour)

@@ -26,7 +26,7 @@ from refimpl.algorithm import Setting
 from refimpl.experiments import grid
 from refimpl.experiments.atomic import write
 from refimpl.experiments.config import Config
-from refimpl.experiments.figures import TEXT, label_of, marker_of, save, style_of
+from refimpl.experiments.figures import TEXT, save, style_of
 from refimpl.experiments.fingerprint import code_digest
 from refimpl.experiments.options import whole_number
 from refimpl.experiments.process import ended
@@ -164,8 +164,7 @@ def draw(results: Results, path: Path) -> None:
                     numbers = [numbers_of(results, USUAL | {varied: value}, rule, measure) for value in values]
                     mean, half = np.mean(numbers, axis=1), np.array([interval(v) for v in numbers])
                     style = style_of(rule)
-                    look = {"marker": marker_of(rule), "markersize": 3, "label": label_of(rule)}
-                    ax.plot(values, mean, **style._asdict(), **look)
+                    ax.plot(values, mean, **style._asdict(), markersize=3)
                     ax.fill_between(
                         values, mean - half, mean + half, color=style.color, alpha=0.15, linewidth=0
                     )

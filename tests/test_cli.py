@@ -20,8 +20,9 @@ from refimpl.attacks import ATTACKS
 from refimpl.experiments import cli, grid
 from refimpl.experiments.options import parser
 from refimpl.experiments.results import load
-from refimpl.graphs import GRAPHS
+from refimpl.graphs import GRAPHS, read_edges
 from refimpl.optim import OPTIMIZERS
+from refimpl.related.schedules import SCHEDULES, read_rounds
 
 EXAMPLE = Path(__file__).parents[1] / "examples" / "spambase.py"
 
@@ -103,13 +104,15 @@ def test_a_name_comes_before_a_file(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for name in ("ring", "regular:4", "mine"):
         (tmp_path / name).write_text("0 1\n")
-    assert [cli.graph_of(text) for text in ("ring", "regular:4", "./ring")] == ["ring", "regular:4", ((0, 1),)]
-    assert cli.graph_of("mine") == ((0, 1),)
-    assert cli.schedule_of("mine") == (((0, 1), (1, 0)),)
+    graph = functools.partial(cli.name_or_file, table=GRAPHS, read=read_edges)
+    schedule = functools.partial(cli.name_or_file, table=SCHEDULES, read=read_rounds)
+    assert list(map(graph, ("ring", "regular:4", "./ring"))) == ["ring", "regular:4", ((0, 1),)]
+    assert graph("mine") == ((0, 1),)
+    assert schedule("mine") == (((0, 1), (1, 0)),)
     (tmp_path / "matching").write_text("0 1\n")
-    assert cli.schedule_of("matching") == "matching"
+    assert schedule("matching") == "matching"
     monkeypatch.setitem(GRAPHS, "mine", GRAPHS["ring"])
-    assert cli.graph_of("mine") == "mine"
+    assert graph("mine") == "mine"
 
 
 def history(options, tmp_path):

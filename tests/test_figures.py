@@ -104,11 +104,11 @@ def test_every_rule_has_a_line_of_its_own_even_a_new_one(monkeypatch):
     for i in range(3):
         monkeypatch.setitem(RULES, f"new {i}", RULES["median"])
     styles = {rule: figures.style_of(rule) for rule in RULES | SYSTEMS}
-    assert len(set(styles.values())) == len(styles) == 8 + 3 + 25
+    assert len({style[:3] for style in styles.values()}) == len(styles) == 8 + 3 + 25
     assert [rule for rule, style in styles.items() if style.linewidth > 1] == ["adaptive"]
     assert styles["adaptive"].color == "#D55E00"
-    assert styles["krum"] == ("#7F7F7F", "-", 0.9)
-    assert styles["local"] == ("#000000", "--", 0.9)
+    assert styles["krum"][:3] == ("#7F7F7F", "-", 0.9)
+    assert styles["local"][:3] == ("#000000", "--", 0.9)
 
 
 @pytest.mark.parametrize(

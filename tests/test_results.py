@@ -165,7 +165,7 @@ def test_of_several_versions_of_the_code_todays_run_counts(runs_folder):
     older = [replace(run, code="0" * 16) for run in found]
     assert results.each_once(older + found, runs_folder) == found
     assert results.each_once(older, runs_folder) == older
-    with pytest.raises(ValueError, match="one run of each configuration, got 2 of adaptive, alie, seed 0"):
+    with pytest.raises(ValueError, match="one run of each configuration, got 2 of adaptive_alie_seed0"):
         results.each_once(older + older, runs_folder)
     with pytest.raises(ValueError, match="one run of each configuration, got 2"):
         results.each_once(found + found, runs_folder)

@@ -10,6 +10,7 @@ from some_results import BY_DEFAULT, GRID, ONE_SEED, losing, result
 from refimpl.aggregate import RULES
 from refimpl.attacks import ATTACKS
 from refimpl.experiments import tables
+from refimpl.experiments.results import csv_text
 
 
 def test_the_table_fits_a_terminal():
@@ -59,13 +60,13 @@ def test_two_seeds_of_which_one_is_lost_are_marked_and_counted():
     """Whichever of the two it is."""
     for lost in ((0, 2), (2, 0)):
         both = [result("average", "foe", seed, 0.5, n) for seed, n in enumerate(lost)]
-        (row,) = csv.DictReader(io.StringIO(tables.csv_table(both)))
+        (row,) = csv.DictReader(io.StringIO(csv_text(tables.rows(both))))
         assert (row["seeds"], row["not_finite"], row["seeds_lost"]) == ("2", "2", "1")
         assert tables.text_table(both).splitlines()[2].endswith("0.50±0.00=*")
 
 
 def test_the_csv_holds_the_same_numbers_unrounded():
-    rows = list(csv.DictReader(io.StringIO(tables.csv_table(GRID))))
+    rows = list(csv.DictReader(io.StringIO(csv_text(tables.rows(GRID)))))
     assert len(rows) == len(RULES) * len(BY_DEFAULT)
     assert rows[0]["rule"] == "adaptive"
     assert rows[0]["seeds"] == "2"
@@ -120,7 +121,7 @@ def test_systems_come_after_the_rules_and_bytes_are_told():
     assert names == ["adaptive", "local", "sgp", "choco", "ios"]
     told = "A worker sends 1.23 kB to all its neighbours together in a round; 0 kB with local; 0.0156 kB with"
     assert " ".join(tables.sent(results).split()) == f"{told} choco."
-    rows = csv.DictReader(io.StringIO(tables.csv_table(results)))
+    rows = csv.DictReader(io.StringIO(csv_text(tables.rows(results))))
     assert [float(row["bytes_per_round"]) for row in rows] == [1234, 0, 1234, 15.6, 1234]
 
 

@@ -139,7 +139,7 @@ def test_where_there_is_no_terminal_a_line_comes_every_minute(monkeypatch, tmp_p
     said = capsys.readouterr().err.splitlines()
     line = "0/1, 4 seconds left; adaptive_alie_seed0 2/6 worst 0.50"
     assert said.count(line) > 2
-    assert "[1/1] adaptive alie seed 0: worst 0.50 in 1.0 s" in said  # a line of the watcher may come after it
+    assert "[1/1] adaptive_alie_seed0: worst 0.50 in 1.0 s" in said  # a line of the watcher may come after it
 
 
 def test_how_long_all_will_take_is_told_as_soon_as_the_first_rounds_are_done(monkeypatch, tmp_path, capsys):

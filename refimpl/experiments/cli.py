@@ -5,25 +5,24 @@ import dataclasses
 import itertools
 import textwrap
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
 from typing import Any
 
 import joblib
 
 from refimpl import arrays, graphs
-from refimpl.attacks import ATTACKS
 from refimpl.experiments import figures, grid, run, tables, watch
 from refimpl.experiments.atomic import write
-from refimpl.experiments.config import Config, Edges
+from refimpl.experiments.config import Config
 from refimpl.experiments.options import parse
 from refimpl.experiments.presets import ACCURACY, FIGURES
 from refimpl.experiments.process import reason, say
-from refimpl.experiments.results import Results, RunResult, protocol
+from refimpl.experiments.results import Results, config_cells, csv_text, protocol
 from refimpl.experiments.tasks import TASKS
 from refimpl.experiments.watch import Board, show_progress
 from refimpl.experiments.words import duration, several
-from refimpl.related import Rounds, schedules
+from refimpl.related import schedules
 
 
 def main(task: str, argv: list[str] | None = None) -> int:
@@ -66,33 +65,22 @@ def configs(task: str, args: argparse.Namespace) -> list[Config]:
     """The grid: every rule, attack and seed, without repetitions."""
     fixed = {f.name: getattr(args, f.name) for f in dataclasses.fields(Config) if hasattr(args, f.name)}
     fixed |= {"task": task, "released": tuple(args.released)}
-    fixed |= {"graph": graph_of(args.graph), "graph_schedule": schedule_of(args.graph_schedule)}
+    fixed["graph"] = name_or_file(args.graph, graphs.GRAPHS, graphs.read_edges)
+    fixed["graph_schedule"] = name_or_file(args.graph_schedule, schedules.SCHEDULES, schedules.read_rounds)
     names = itertools.product(args.rules, args.attacks, args.seeds)
     runs = [Config(rule=rule, attack=attack, seed=seed, **fixed) for rule, attack, seed in names]
     return list(dict.fromkeys(runs))
 
 
-def graph_of(text: str) -> str | Edges:
-    """A name in GRAPHS as it is; the edges in a file, unless it is called like a graph."""
-    return tuple(graphs.read_edges(text)) if is_file(text, graphs.GRAPHS) else text
-
-
-def schedule_of(text: str) -> str | Rounds:
-    """A name in SCHEDULES as it is; the rounds in a file, unless it is called like a schedule."""
-    return schedules.read_rounds(text) if is_file(text, schedules.SCHEDULES) else text
-
-
-def is_file(text: str, table: dict[str, Any]) -> bool:
-    """Whether it names a file; the names in the table come first."""
-    return text.partition(":")[0] not in table and Path(text).is_file()
+def name_or_file(text: str, table: Collection[str], read: Callable[[str], Iterable[Any]]) -> Any:
+    """What a file of that name holds; the text as it is if it names an entry of the table, or no file."""
+    return tuple(read(text)) if text.partition(":")[0] not in table and Path(text).is_file() else text
 
 
 # --- Running ------------------------------------------------------------------------------------------------
 
-RunAll = Callable[..., Iterator[RunResult]]  # in the form of `grid.run_all`
 
-
-def connect(address: str) -> tuple[RunAll, int]:
+def connect(address: str) -> tuple[grid.RunAll, int]:
     """`cluster.connect`, for which distributed has to be installed."""
     try:
         from refimpl.experiments import cluster
@@ -107,7 +95,7 @@ def run_grid(
     jobs: int,
     data_dir: str | None,
     threads: int | None,
-    run_all: RunAll | None = None,
+    run_all: grid.RunAll | None = None,
 ) -> Results:
     """All results, from files where they are there already, showing progress.
 
@@ -160,20 +148,18 @@ def work(todo: list[Config], known: dict[Config, float], data_dir: str | None, j
 
 def in_common(runs: list[Config]) -> str:
     """The options that all runs share, as "workers 10, attackers 3, ..."; nobody lies if the attack is none."""
-    facts: dict[str, set[Any]] = {"workers": {c.workers for c in runs}}
-    facts["attackers"] = {c.attackers for c in runs if ATTACKS[c.attack].lies} or {0}
-    for field in dataclasses.fields(Config):
-        if field.name not in (*facts, "task", "rule", "attack", "released"):
-            values = {getattr(c, field.name) for c in runs} - {field.default}
-            facts[field.name] = {"from a file" if isinstance(value, tuple) else value for value in values}
-    told = [f"{name.replace('_', '-')} {found.pop()}" for name, found in facts.items() if len(found) == 1]
+    rows = [config_cells(c) | {"attackers": max(c.liars for c in runs)} for c in runs]
+    unlike = {f.name for f in dataclasses.fields(Config) if len({row[f.name] for row in rows}) > 1}
+    usual = {f.name for f in dataclasses.fields(Config) if rows[0][f.name] in (f.default, "")}
+    names = [name for name in rows[0] if name not in unlike | usual | {"task", "rule", "attack", "released"}]
+    told = [f"{name.replace('_', '-')} {rows[0][name]}" for name in names]
     protocols = {protocol(c) for c in runs}
     return ", ".join(told + (list(protocols) if len(protocols) == 1 else []))
 
 
 def show(results: Results, title: str, args: argparse.Namespace) -> None:
     """Writes the table as CSV, and the figure; then prints the table, if anyone listens."""
-    write(args.out / "table.csv", tables.csv_table(results))
+    write(args.out / "table.csv", csv_text(tables.rows(results)))
     made = ["a JSON file per run", "table.csv"]
     name = f"figure_{args.figure}" if args.figure else "figure"
     shows = FIGURES[args.task][args.figure].shows if args.figure else (ACCURACY,)
@@ -183,8 +169,8 @@ def show(results: Results, title: str, args: argparse.Namespace) -> None:
     except ImportError as error:
         say(f"no figure: matplotlib does not import ({error}): pip install '.[examples]'")
     seeds = " ".join(map(str, dict.fromkeys(args.seeds)))
-    liars = args.attackers if any(ATTACKS[name].lies for name in args.attacks) else 0
-    sizes = f"{args.workers} workers, {several(liars, 'attacker')}, {several(args.epochs, 'epoch')}"
+    liars = several(max(run.config.liars for run in results), "attacker")
+    sizes = f"{args.workers} workers, {liars}, {several(args.epochs, 'epoch')}"
     print(f"{title}: {sizes}, seed {seeds}")
     for what in shows:
         print(f"{tables.QUANTITIES[what].about}\n\n{tables.text_table(results, what)}\n")

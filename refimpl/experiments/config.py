@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from refimpl.attacks import ATTACKS
+
 Edges = tuple[tuple[int, int], ...]
 
 
@@ -30,3 +32,13 @@ class Config:
     plain: bool = False  # run the specification itself
     gpu: bool = False
     device: int = 0  # which GPU
+
+    @property
+    def name(self) -> str:
+        """The run's name among those of a command: adaptive_alie_seed0."""
+        return f"{self.rule}_{self.attack}_seed{self.seed}"
+
+    @property
+    def liars(self) -> int:
+        """The number of workers that attack: 0 if the attack is none."""
+        return self.attackers if ATTACKS[self.attack].lies else 0

@@ -37,20 +37,23 @@ class Style(NamedTuple):
     color: str
     linestyle: Any  # a name, or a pattern
     linewidth: float
-
-
-def place_of(rule: str) -> int:
-    """The position of a rule among all rules, then systems."""
-    return methods.names().index(rule)
+    marker: str
+    label: str
 
 
 def style_of(rule: str) -> Style:
     """How a rule is drawn: the first, the paper's, is thick; one that listens to no one is black and dashed."""
     listening = [name for name in methods.names() if methods.find(name).listens]
+    marker, label = MARKERS[place_of(rule) % len(MARKERS)], methods.find(rule).entry.label
     if rule not in listening:
-        return Style("#000000", "--", 0.9)
+        return Style("#000000", "--", 0.9, marker, label)
     place, styles = listening.index(rule), [(colour, dash) for dash in DASHES for colour in COLOURS]
-    return Style(*styles[place % len(styles)], 0.9 if place else 2.0)
+    return Style(*styles[place % len(styles)], 0.9 if place else 2.0, marker, label)
+
+
+def place_of(rule: str) -> int:
+    """The position of a rule among all rules, then systems."""
+    return methods.names().index(rule)
 
 
 def figure(results: Results, title: str, path: Path, shows: Sequence[str] = ("worst_own",)) -> None:
@@ -106,8 +109,8 @@ def headed(results: Results, title: str) -> str:
 
 def setting_of(results: Results) -> str:
     """The sizes and seeds of the runs: "N = 10, F = 3, seeds 0 to 4"."""
-    c, lies = results[0].config, any(ATTACKS[run.config.attack].lies for run in results)
-    return f"N = {c.workers}, F = {c.attackers if lies else 0}, {seeds_of(results)}"
+    liars = max(run.config.liars for run in results)
+    return f"N = {results[0].config.workers}, F = {liars}, {seeds_of(results)}"
 
 
 def seeds_of(results: Results) -> str:
@@ -127,7 +130,7 @@ def legend(fig: Any, rules: list[str]) -> None:
     """Draws the legend of all panels below them, in as many columns as there is room for."""
     found = (zip(*ax.get_legend_handles_labels(), strict=True) for ax in fig.axes)
     drawn = {label: line for pairs in found for line, label in pairs}
-    labels = [label for label in map(label_of, rules) if label in drawn]
+    labels = [label for label in (style_of(rule).label for rule in rules) if label in drawn]
     for columns in (4, 3, 2):
         place = {"loc": "outside lower center", "ncols": columns, "frameon": False}
         made = fig.legend([drawn[label] for label in labels], labels, **place)
@@ -177,13 +180,12 @@ def lines(ax: Any, results: Results, rules: list[str], attack: str, what: str) -
     for i, rule in reversed(list(enumerate(rules))):  # the paper's rule on top
         x = np.array(shared(select(results, rule, attack)))
         apart = max(1, len(x) // 5)  # epochs between two markers of a rule
-        values, style, place = curves(results, rule, attack, what), style_of(rule), place_of(rule)
+        values, style = curves(results, rule, attack, what), style_of(rule)
         mean, half = values.mean(axis=0), np.array([interval(v) for v in values.T])
-        first = place * apart // len(RULES) % apart
-        at = {"marker": marker_of(rule), "markersize": 3, "markevery": (first, apart)}
+        at = {"markersize": 3, "markevery": (place_of(rule) * apart // len(RULES) % apart, apart)}
         if apart == 1:  # too few epochs for that: markers around each other
             at |= {"markersize": 3 + 0.8 * min(i, 8), "fillstyle": "none" if i else "full"}
-        ax.plot(x, mean, label=label_of(rule), **style._asdict(), **at)
+        ax.plot(x, mean, **style._asdict(), **at)
         if len(values) > 1:
             low, high = band(mean, half, what)
             ax.fill_between(x, low, high, color=style.color, alpha=0.15, linewidth=0)
@@ -204,7 +206,7 @@ def dots(ax: Any, results: Results, rules: list[str], attack: str, what: str) ->
         if len(values) > 1:
             low, high = band(mean, interval(values), what)
             half = [[mean - low], [high - mean]]
-        look = {"fmt": marker_of(rule), "markersize": 4, "color": style.color, "label": label_of(rule)}
+        look = {"fmt": style.marker, "markersize": 4, "color": style.color, "label": style.label}
         ax.errorbar(mean, y, xerr=half, **look)
     ax.set_yticks([])
     ax.set_ylim(-0.6, len(rules) - 0.4)
@@ -220,16 +222,6 @@ def is_share(what: str) -> bool:
 def band(mean: Any, half: Any, what: str) -> tuple[Any, Any]:
     """The ends of Student's interval, cut where the number itself ends: at 0, and at 1 if it is a share."""
     return np.maximum(mean - half, 0), np.minimum(mean + half, 1 if is_share(what) else np.inf)
-
-
-def label_of(rule: str) -> str:
-    """The name of a rule in a figure."""
-    return methods.find(rule).entry.label
-
-
-def marker_of(rule: str) -> str:
-    """The marker of a rule in a figure."""
-    return MARKERS[place_of(rule) % len(MARKERS)]
 
 
 # --- Trust, and single workers -------------------------------------------------------------------------------
@@ -260,7 +252,7 @@ def trust(results: Results, rule: str, title: str, path: Path) -> None:
         for ax, epoch in zip(axes[-1], at, strict=True):
             ax.set_xlabel(f"epoch {epoch}")
         fig.colorbar(image, ax=list(axes.flat), shrink=0.8, label="weight")
-        about = f"{headed(results, title)}: who trusts whom, {label_of(rule)}"
+        about = f"{headed(results, title)}: who trusts whom, {style_of(rule).label}"
         how = "rows receive, columns send; a triangle marks attackers"
         fig.suptitle(f"{about}\n{setting_of(runs)}; {how}", fontsize=8, wrap=True)
         save(fig, path)
@@ -289,12 +281,12 @@ def workers(results: Results, title: str, path: Path) -> None:
         for ax, attack in zip(axes, attacks, strict=True):
             for y, rule in enumerate(reversed(rules)):
                 values = [a for run in select(results, rule, attack) for a in run.accuracy["own"]]
-                look = {"color": style_of(rule).color, "marker": marker_of(rule), "markersize": 2.5}
-                ax.plot(values, np.full(len(values), y), linestyle="", alpha=0.5, **look)
+                color, marker = style_of(rule).color, style_of(rule).marker
+                ax.plot(values, np.full(len(values), y), marker, color=color, markersize=2.5, alpha=0.5)
             ax.set_title(ATTACKS[attack].label)
             ax.set_xlim(-0.03, 1.03)
             ax.grid(alpha=0.3, linewidth=0.5)
-        axes[0].set_yticks(range(len(rules)), [label_of(rule) for rule in reversed(rules)])
+        axes[0].set_yticks(range(len(rules)), [style_of(rule).label for rule in reversed(rules)])
         about = f"{setting_of(results)}; every normal worker's test accuracy, own split"
         fig.suptitle(f"{headed(results, title)}\n{about}", fontsize=8)
         save(fig, path)

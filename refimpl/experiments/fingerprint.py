@@ -54,31 +54,26 @@ def roots_of(config: Config) -> tuple[str, ...]:
     Entries may use functions of the package that no engine imports. What a task loads its data by counts by the
     digest of the data.
     """
-    functions = [inner(field) for entry in entries(config) for field in flat(entry) if callable(field)]
-    own = {function.__module__ for function in functions if ours(function)}
+    own = {function.__module__ for function in functions_in(tuple(entries(config))) if ours(function)}
     elsewhere = sorted(name for name in own if not name.startswith("refimpl.experiments."))
     return (RUN, *method_of(config).modules, *elsewhere)
 
 
-def flat(value: Any) -> Iterator[Any]:
-    """All that is in a tuple, and in tuples in it."""
+def functions_in(value: Any) -> Iterator[Callable]:
+    """All functions in a tuple, and in tuples in it; of one with bound arguments, that which it is made of."""
     if isinstance(value, tuple):
         for field in value:
-            yield from flat(field)
-    else:
+            yield from functions_in(field)
+    elif isinstance(value, functools.partial):
+        yield from functions_in(value.func)
+    elif callable(value):
         yield value
-
-
-def inner(function: Any) -> Any:
-    """The function that others are made of by binding arguments."""
-    return inner(function.func) if isinstance(function, functools.partial) else function
 
 
 @functools.cache
 def code_digest(roots: tuple[str, ...]) -> str:
     """The digest of the modules of these names and of all that they reach."""
-    sources = reached(roots)
-    return sha256({name: bare(source) for name, source in sources.items()})[:16]
+    return sha256({name: bare(source) for name, source in reached(roots).items()})[:16]
 
 
 def reached(roots: Iterable[str]) -> dict[str, str]:

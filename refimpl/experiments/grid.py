@@ -27,7 +27,7 @@ from refimpl.experiments.fingerprint import code_of, fingerprint
 from refimpl.experiments.process import end_with_parent, reason, say
 from refimpl.experiments.registry import Added, added, install
 from refimpl.experiments.results import RunResult
-from refimpl.experiments.run import AfterRound, Run, compute, prepare
+from refimpl.experiments.run import AfterRound, compute, prepare
 from refimpl.experiments.tasks import data_digest
 
 
@@ -39,14 +39,19 @@ def run(config: Config, data_dir: str | None = None, threads: int = 1, path: Pat
     start = time.perf_counter()
     xp = arrays.choose(config.gpu, config.device)
     ready = prepare(config, data_dir, xp)
-    trained = compute(ready, threads, *(watched(path, ready, xp) if path else ()))
+    since, hooks = None, list[AfterRound]()
+    if path:
+        kept = checkpoints.path_of(path)
+        since = checkpoints.load(kept, xp)
+        hooks = [checkpoints.keeper(kept), watch.reporter(watch.path_of(path), ready.rounds, config.epochs)]
+    trained = compute(ready, threads, since, hooks)
     return RunResult(
         config=config,
         attackers=ready.setting.attackers.tolist(),
         rounds_per_epoch=ready.rounds_per_epoch,
         bytes_per_round=ready.bytes_per_round,
         evaluated=train.evaluation_epochs(config.epochs, ready.evaluate_every),
-        history={name: [_number(v) for v in column] for name, column in trained.history.items()},
+        history={name: list(map(or_none, column)) for name, column in trained.history.items()},
         weights_at={epoch: C.tolist() for epoch, C in trained.weights_at.items()},
         accuracy=trained.accuracy,
         data=data_digest(config.task, data_dir),
@@ -57,19 +62,7 @@ def run(config: Config, data_dir: str | None = None, threads: int = 1, path: Pat
     )
 
 
-def watched(path: Path, run: Run, xp: ModuleType) -> tuple[train.Progress | None, AfterRound]:
-    """The progress of a run that was stopped, and a function that keeps and tells it after each round."""
-    keep = checkpoints.keeper(checkpoints.path_of(path))
-    tell = watch.reporter(watch.path_of(path), run.rounds, run.config.epochs)
-
-    def after_round(where: Callable[[], train.Progress]) -> None:
-        keep(where)
-        tell(where)
-
-    return checkpoints.load(checkpoints.path_of(path), xp), after_round
-
-
-def _number(value: float) -> float | None:
+def or_none(value: float) -> float | None:
     """The number, or None if it is NaN or infinite, which JSON has not."""
     return value if math.isfinite(value) else None
 
@@ -86,8 +79,7 @@ def versions(xp: ModuleType) -> dict[str, str]:
 
 def path_of(config: Config, out: Path, data_dir: str | None = None) -> Path:
     """The run's file: adaptive_alie_seed0_1a2b3c4d.json."""
-    digits = fingerprint(config, data_digest(config.task, data_dir))
-    return out / f"{config.rule}_{config.attack}_seed{config.seed}_{digits}.json"
+    return out / f"{config.name}_{fingerprint(config, data_digest(config.task, data_dir))}.json"
 
 
 def saved(config: Config, out: Path, data_dir: str | None = None) -> RunResult | None:
@@ -137,6 +129,9 @@ def run_to_file(config: Config, path: Path, data_dir: str | None, threads: int, 
     for beside in (checkpoints.path_of(path), watch.path_of(path)):
         beside.unlink(missing_ok=True)
     return result
+
+
+RunAll = Callable[..., Iterator[RunResult]]  # in the form of `run_all`
 
 
 def run_all(

@@ -226,7 +226,7 @@ def read_folder(folder: Path) -> Results:
 
 
 def identity(run: RunResult, names: Sequence[str] = IDENTITY) -> tuple[str, ...]:
-    """The values of some options of a run, to compare it by; of all that tell it from other runs, if not told."""
+    """The values of some options of a run, to compare it by; if not told, of all that tell it from others."""
     cells = config_cells(run.config)
     return tuple(str(cells[name]) for name in names)
 
@@ -248,9 +248,8 @@ def each_once(results: Results, path: Path) -> Results:
     for some in groups(results, IDENTITY):
         now = [run for run in some if len(some) == 1 or run.code == code_of(run.config)]
         if len(now) != 1:
-            c = some[0].config
-            which = f"{c.rule}, {c.attack}, seed {c.seed}"
-            raise ValueError(f"{path} needs one run of each configuration, got {len(some)} of {which}")
+            got = f"{len(some)} of {some[0].config.name}"
+            raise ValueError(f"{path} needs one run of each configuration, got {got}")
         found += now
     return found
 

@@ -4,13 +4,13 @@ What this file imports, and what the engine of the run's method imports, is the 
 `fingerprint` follows the imports from here. Nothing that only asks for runs or shows them belongs here.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import ModuleType
 from typing import NamedTuple
 
 import numpy as np
 
-from refimpl import train
+from refimpl import methods, train
 from refimpl.algorithm import Setting
 from refimpl.arrays import Array
 from refimpl.draws import rounds_per_epoch
@@ -55,7 +55,8 @@ class Run(NamedTuple):
 def prepare(config: Config, data_dir: str | None = None, xp: ModuleType = np) -> Run:
     """The run with all that it starts from, in arrays of `xp`. Raises ValueError if there is no such run."""
     setting, test, W = tasks.build(config, data_dir, xp)
-    return Run(config, tasks.method_of(config), setting, test, W, tasks.schedule_of(config, setting))
+    schedule = methods.schedule(config.graph_schedule, setting.graph, config.seed)
+    return Run(config, tasks.method_of(config), setting, test, W, schedule)
 
 
 def check(run: Run) -> None:
@@ -68,13 +69,18 @@ def compute(
     run: Run,
     threads: int = 1,
     since: train.Progress | None = None,
-    after_round: AfterRound = lambda where: None,
+    hooks: Sequence[AfterRound] = (),
 ) -> train.Trained:
     """The result of training; the numbers are the same for any number of threads.
 
-    It goes on from `since`, if given, and calls `after_round` as `train.run` does.
+    It goes on from `since`, if given, and calls each of the hooks after a round, as `train.run` says.
     """
     c, engine = run.config, run.method.engine(run.schedule)
+
+    def after_round(where: Callable[[], train.Progress]) -> None:
+        for hook in hooks:
+            hook(where)
+
     with run.method.threads(threads):
         return train.run(
             run.setting, run.test, run.W, c.seed, c.epochs, engine, run.evaluate_every, since, after_round

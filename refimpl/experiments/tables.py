@@ -9,7 +9,7 @@ import numpy as np
 
 from refimpl import methods
 from refimpl.attacks import ATTACKS
-from refimpl.experiments.results import Results, Row, csv_text
+from refimpl.experiments.results import Results, Row
 from refimpl.experiments.statistics import interval, not_worse
 
 MEASURES = ("worst_own", "mean_own", "worst_whole", "mean_whole", "highest_loss", "mean_loss")
@@ -218,8 +218,3 @@ def latex_table(results: Results, what: str = "worst_own") -> str:
 def tex_line(line: list[str]) -> str:
     """A line of a tabular."""
     return " & ".join(line) + r" \\"
-
-
-def csv_table(results: Results) -> str:
-    """The numbers of the table, unrounded, one row per rule and attack."""
-    return csv_text(rows(results))

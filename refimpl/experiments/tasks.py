@@ -13,9 +13,8 @@ from data_loaders.partition import PARTITIONS, Partition, Parts, deal, split
 from refimpl import draws, graphs, methods, models
 from refimpl.algorithm import Setting
 from refimpl.arrays import Array
-from refimpl.attacks import ATTACKS
 from refimpl.experiments.config import Config
-from refimpl.methods import Method, Schedule
+from refimpl.methods import Method
 from refimpl.train import HeldOut
 
 DTYPES = ("float64", "float32")
@@ -145,9 +144,8 @@ def build(config: Config, data_dir: str | None = None, xp: ModuleType = np) -> t
     """
     c, method = config, method_of(config)
     model = method.network(TASKS[c.task].model())
-    count = c.attackers if ATTACKS[c.attack].lies else 0
-    if not 0 <= count < c.workers:
-        raise ValueError(f"one worker must be normal, got {count} attackers of {c.workers} workers")
+    if not 0 <= c.liars < c.workers:
+        raise ValueError(f"one worker must be normal, got {c.liars} attackers of {c.workers} workers")
     X, y, test = local_data(c, data_dir)
     if c.batch_size > (rows := sum(map(len, y))):
         raise ValueError(f"there are {rows} rows to train on in all, got a batch of {c.batch_size}")
@@ -158,7 +156,7 @@ def build(config: Config, data_dir: str | None = None, xp: ModuleType = np) -> t
         graph=graphs.build(c.graph, c.workers, draws.stream(c.seed, "graph"))
         if isinstance(c.graph, str)
         else graphs.from_edges(c.workers, c.graph),
-        attackers=draws.attackers(c.workers, count, draws.stream(c.seed, "attackers")),
+        attackers=draws.attackers(c.workers, c.liars, draws.stream(c.seed, "attackers")),
         rule=method.rule,
         attack=c.attack,
         risk=c.risk,
@@ -175,11 +173,6 @@ def build(config: Config, data_dir: str | None = None, xp: ModuleType = np) -> t
 def method_of(c: Config) -> Method:
     """What the run's rule means: a rule, a rule as the released code has it, or a system."""
     return methods.find(c.rule, c.released, c.plain)
-
-
-def schedule_of(c: Config, s: Setting) -> Schedule | None:
-    """The graph of each round; None if it stays the same."""
-    return methods.schedule(c.graph_schedule, s.graph, c.seed)
 
 
 def local_data(c: Config, data_dir: str | None) -> tuple[Parts, Parts, HeldOut]:

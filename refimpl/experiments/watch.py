@@ -72,8 +72,7 @@ def kind_of(config: Config) -> Config:
     Rules that score models take much longer than others, and without attackers more workers score.
     """
     attack = "lies" if ATTACKS[config.attack].lies else ""
-    same: dict[str, Any] = {"rule": method_of(config).kind, "attack": attack, "lr": 0.0}
-    return replace(config, seed=0, epochs=0, device=0, **same)
+    return replace(config, rule=method_of(config).kind, attack=attack, seed=0, epochs=0, lr=0.0, device=0)
 
 
 def paces(results: Iterable[RunResult], running: dict[Config, float] | None = None) -> dict[Config, float]:
@@ -112,9 +111,10 @@ class Board:
         return found
 
     def estimate(self) -> tuple[float, float]:
-        """The share of the work that is done, 0 to 1, and the seconds left: NaN before the first rounds are done.
+        """The share of the work that is done, 0 to 1, and the seconds left.
 
-        A kind of run that nothing is known of takes as long as the others do in the mean.
+        These are NaN before the first rounds are done. A kind of run that nothing is known of takes as long as
+        the others do in the mean.
         """
         running = self.running()
         now = {config: facts["pace"] for config, facts in running.items() if "pace" in facts}
@@ -133,14 +133,9 @@ class Board:
         runs = []
         for config, now in self.running().items():
             worst = "" if now["worst"] is None else f" worst {now['worst']:.2f}"
-            runs.append(f"{name_of(config)} {now['epoch'] + 1}/{config.epochs}{worst}")
+            runs.append(f"{config.name} {now['epoch'] + 1}/{config.epochs}{worst}")
         turn = int(time.monotonic() / EVERY) % max(1, len(runs))
         return "; ".join([done, *(runs[turn:] + runs[:turn])[:most]])
-
-
-def name_of(config: Config) -> str:
-    """A run's name among those of a command: adaptive_alie_seed0."""
-    return f"{config.rule}_{config.attack}_seed{config.seed}"
 
 
 def show_progress(results: Iterable[RunResult], board: Board) -> Iterator[RunResult]:
@@ -153,9 +148,8 @@ def show_progress(results: Iterable[RunResult], board: Board) -> Iterator[RunRes
         for result in results:
             board.finished[result.config] = result
             if bar is None:
-                c, number = result.config, f"[{len(board.finished)}/{len(board.files)}]"
                 worst = f"worst {result.last('worst_own'):.2f} in {result.seconds:.1f} s"
-                say(f"{number} {c.rule} {c.attack} seed {c.seed}: {worst}")
+                say(f"[{len(board.finished)}/{len(board.files)}] {result.config.name}: {worst}")
             yield result
     finally:
         over.set()
