@@ -125,12 +125,12 @@ def test_the_caption_names_the_seeds_that_were_run(seeds, expected):
     assert figures.seeds_of(found) == expected
 
 
-def test_the_title_says_how_much_is_of_the_released_code():
+def test_the_title_says_what_is_of_the_released_code():
     def titled(**options):
         return figures.headed([with_options(GRID[0], **options)], "A title")
 
     assert titled() == "A title"
-    assert titled(released=("adam",)) == "A title, 1 of the released code's differences"
+    assert titled(released=("adam",)) == "A title, released adam"
     assert titled(**as_released("spambase")) == "A title, protocol released"
 
 

@@ -10,7 +10,7 @@ import sys
 import pytest
 from some_results import with_options
 
-from refimpl.experiments import cli, report, results
+from refimpl.experiments import cli, figures, report, results
 from refimpl.experiments.tables import select
 
 
@@ -71,15 +71,21 @@ def test_csv_has_one_header_whatever_the_groups_and_latex_only_comments(runs_fol
     assert report.title_of(both[1], both[1]) == "Spam detection on Spambase"
 
 
-def test_a_folder_that_cannot_be_written_to_has_a_table_all_the_same(runs_folder, capsys, monkeypatch):
-    def refuse(path):
+def test_a_folder_that_cannot_be_written_to_has_a_table_all_the_same(
+    runs_folder, tmp_path, capsys, monkeypatch
+):
+    pytest.importorskip("matplotlib", reason="matplotlib is an extra")
+
+    def refuse(path, content):
         raise PermissionError(errno.EACCES, "Permission denied", str(path))
 
-    monkeypatch.setattr(report, "make_folder", refuse)
+    monkeypatch.setattr(figures, "write", refuse)
     assert report.main([str(runs_folder)]) == 0
     said = capsys.readouterr()
     assert "adaptive" in said.out
     assert said.err.startswith("no pictures, as --pictures names no folder for them: ")
+    with pytest.raises(PermissionError):
+        report.main([str(runs_folder), "--pictures", str(tmp_path)])
 
 
 def test_without_matplotlib_the_report_is_a_table_and_a_hint(runs_folder, tmp_path, capsys, monkeypatch):

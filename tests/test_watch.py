@@ -149,7 +149,7 @@ def test_how_long_all_will_take_is_told_as_soon_as_the_first_rounds_are_done(mon
     results = slowly(paths[config()], facts, result(config(), 60.0))
     assert len(list(watch.show_progress(results, Board(paths, 2)))) == 1
     first, last = capsys.readouterr().err.splitlines()
-    assert first == "about 2 minutes for 4 runs, 2 at a time"
+    assert first == "0/4, 2 minutes left; adaptive_alie_seed0 1/6"
     assert last.startswith("[1/4]")
 
 

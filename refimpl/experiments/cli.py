@@ -148,11 +148,12 @@ def work(todo: list[Config], known: dict[Config, float], data_dir: str | None, j
 
 def in_common(runs: list[Config]) -> str:
     """The options that all runs share, as "workers 10, attackers 3, ..."; nobody lies if the attack is none."""
-    rows = [config_cells(c) | {"attackers": max(c.liars for c in runs)} for c in runs]
-    unlike = {f.name for f in dataclasses.fields(Config) if len({row[f.name] for row in rows}) > 1}
-    usual = {f.name for f in dataclasses.fields(Config) if rows[0][f.name] in (f.default, "")}
-    names = [name for name in rows[0] if name not in unlike | usual | {"task", "rule", "attack", "released"}]
-    told = [f"{name.replace('_', '-')} {rows[0][name]}" for name in names]
+    rows, told = [config_cells(c) | {"attackers": max(c.liars for c in runs)} for c in runs], []
+    for field in dataclasses.fields(Config):
+        value, *others = {row[field.name] for row in rows}
+        named = field.name in ("task", "rule", "attack", "released")  # by the command, below, and at the end
+        if not others and not named and value not in (field.default, ""):
+            told.append(f"{field.name.replace('_', '-')} {value}")
     protocols = {protocol(c) for c in runs}
     return ", ".join(told + (list(protocols) if len(protocols) == 1 else []))
 

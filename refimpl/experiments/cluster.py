@@ -1,4 +1,4 @@
-"""The runs of a grid on a Dask cluster, through joblib: `--cluster ADDRESS`. Needs the extra `cluster`.
+"""The runs of a grid on a Dask cluster: `--cluster ADDRESS`. Needs the extra `cluster`.
 
 A run's configuration goes to a worker that is free, and the file that the run makes comes back and is written
 here, as if it had been made here. What all runs have in common, the data sets and the entries that a user has
@@ -10,15 +10,13 @@ import functools
 import json
 import logging
 import tempfile
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import CancelledError
 from pathlib import Path
 from typing import Any, cast
 from uuid import uuid4
 
-import joblib
-from distributed import Client, KilledWorker, WorkerPlugin, get_worker
-from joblib._dask import DaskDistributedBackend  # "dask" in joblib's documentation
+from distributed import Client, KilledWorker, WorkerPlugin, as_completed, get_worker
 from threadpoolctl import threadpool_limits
 
 from data_loaders import Dataset
@@ -30,10 +28,8 @@ from refimpl.experiments.registry import Added, added
 from refimpl.experiments.results import RunResult, from_json
 from refimpl.experiments.tasks import TASKS
 
-RunAll = Callable[..., Iterator[RunResult]]
 
-
-def connect(address: str) -> tuple[RunAll, int]:
+def connect(address: str) -> tuple[grid.RunAll, int]:
     """The function that computes a grid there, in the form of `grid.run_all`, and its number of runs at a time.
 
     Raises ValueError if there is no scheduler, or if it has no workers.
@@ -50,14 +46,6 @@ def connect(address: str) -> tuple[RunAll, int]:
     return functools.partial(run_all, client), slots
 
 
-class Backend(DaskDistributedBackend):
-    """joblib's way to a Dask cluster, for one run at a time too."""
-
-    def effective_n_jobs(self, n_jobs: int) -> int:
-        """The number of runs at a time, two at least: a single one joblib would compute here."""
-        return max(2, super().effective_n_jobs(n_jobs))
-
-
 def run_all(
     client: Client, configs: list[Config], out: Path, jobs: int, data_dir: str | None, threads: int = 1
 ) -> Iterator[RunResult]:
@@ -68,17 +56,14 @@ def run_all(
     parcel = Parcel(in_common({config.task for config in configs}, data_dir), set(map(roots_of, configs)))
     client.register_plugin(parcel)
     try:
-        with joblib.parallel_config(backend=Backend(client=client)):
-            pool, job = joblib.Parallel(return_as="generator_unordered"), joblib.delayed(run_there)
-        for config, text in pool(job(parcel.name, config, threads) for config in configs):
+        runs = client.map(run_there, configs, parcel=parcel.name, threads=threads, pure=False)
+        for run in as_completed(runs, loop=client.loop):
+            config, text = run.result()
             write(grid.path_of(config, out, data_dir), text)
             yield from_json(json.loads(text))
     except (CancelledError, KilledWorker) as error:
-        what = (
-            "a run ends every worker that it is on"
-            if isinstance(error, KilledWorker)
-            else "no scheduler any more"
-        )
+        killed = isinstance(error, KilledWorker)
+        what = "a run ends every worker that it is on" if killed else "no scheduler any more"
         raise OSError(f"--cluster: {what}; finished runs are kept, the same command does the rest") from None
     finally:
         if client.status == "running":
@@ -121,7 +106,7 @@ class Parcel(WorkerPlugin):
         tasks.forget()
 
 
-def run_there(parcel: str, config: Config, threads: int) -> tuple[Config, str]:
+def run_there(config: Config, parcel: str, threads: int) -> tuple[Config, str]:
     """The file of a run, as `grid.run_to_file` writes it."""
     threadpool_limits(threads)  # from now on: a worker with several threads computes several runs at once
     with tempfile.TemporaryDirectory() as folder:

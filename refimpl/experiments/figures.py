@@ -1,7 +1,8 @@
 """Figures of results: curves like those of the paper, trust, single workers. Needs matplotlib, an extra."""
 
+import contextlib
 import io
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -61,14 +62,11 @@ def figure(results: Results, title: str, path: Path, shows: Sequence[str] = ("wo
 
     Over several seeds the mean, with a band for the 95 % interval. Runs of one epoch become dots.
     """
-    import matplotlib
-    from matplotlib.figure import Figure
-
     panels = [(attack, what) for attack in names_run(results, "attack", ATTACKS) for what in shows]
     columns = min(len(panels), 2 if len(panels) in (2, 4) else 3)
     rows = -(-len(panels) // columns)
-    with matplotlib.rc_context(TEXT):
-        fig = Figure(figsize=(max(2, columns) * PANEL, 1.45 * rows + 1.0), layout="constrained")
+    size = (max(2, columns) * PANEL, 1.45 * rows + 1.0)
+    with drawing(path, caption(results, title, shows), size) as fig:
         for i, spec in enumerate(centred(fig, len(panels), columns)):
             ax = fig.add_subplot(spec)
             panel(ax, results, *panels[i])
@@ -77,8 +75,20 @@ def figure(results: Results, title: str, path: Path, shows: Sequence[str] = ("wo
             if len(shows) > 1:
                 along = ax.set_ylabel if len(epochs(results)) > 1 else ax.set_xlabel
                 along(SHOWN[panels[i][1]].partition(",")[0])
-        fig.suptitle(caption(results, title, shows), fontsize=8)
         legend(fig, rules_of(results))
+
+
+@contextlib.contextmanager
+def drawing(path: Path, title: str, size: tuple[float, float], **layout: Any) -> Iterator[Any]:
+    """A figure of that size in inches to draw on, which is then written, with its title above."""
+    import matplotlib
+    from matplotlib.figure import Figure
+
+    with matplotlib.rc_context(TEXT):
+        fig: Any = Figure(figsize=size, layout="constrained")
+        fig.get_layout_engine().set(**layout)
+        fig.suptitle(title, fontsize=8, wrap=True)
+        yield fig
         save(fig, path)
 
 
@@ -98,13 +108,9 @@ def caption(results: Results, title: str, shows: Sequence[str]) -> str:
 
 
 def headed(results: Results, title: str) -> str:
-    """The title, and how much of the released code's protocol the runs have."""
-    c = results[0].config
-    which = protocol(c)
-    if which == "protocol paper":
-        return title
-    some = f"{len(c.released)} of the released code's differences"
-    return f"{title}, {which if which.startswith('protocol released') else some}"
+    """The title, and the protocol unless it is the paper's."""
+    which = protocol(results[0].config)
+    return title if which == "protocol paper" else f"{title}, {which}"
 
 
 def setting_of(results: Results) -> str:
@@ -233,17 +239,13 @@ def trust(results: Results, rule: str, title: str, path: Path) -> None:
     A row of a panel is a receiver. Attackers' columns are marked above, their rows are white: they do not
     aggregate. A bright diagonal says that each worker keeps its own model.
     """
-    import matplotlib
-    from matplotlib.figure import Figure
-    from matplotlib.layout_engine import ConstrainedLayoutEngine
-
     attacks = names_run([run for run in results if run.config.rule == rule], "attack", ATTACKS)
     runs = [select(results, rule, attack)[0] for attack in attacks]
     at = list(runs[0].weights_at)
-    with matplotlib.rc_context(TEXT):
-        size = (max(3, len(at)) * 0.7 * PANEL + 0.9, len(runs) * 0.75 * PANEL + 0.5)
-        above = ConstrainedLayoutEngine(h_pad=0.08)  # inches, for the marks above the panels
-        fig = Figure(figsize=size, layout=above)
+    size = (max(3, len(at)) * 0.7 * PANEL + 0.9, len(runs) * 0.75 * PANEL + 0.5)
+    about = f"{headed(results, title)}: who trusts whom, {style_of(rule).label}"
+    how = "rows receive, columns send; a triangle marks attackers"
+    with drawing(path, f"{about}\n{setting_of(runs)}; {how}", size, h_pad=0.08) as fig:  # inches, for the marks
         axes = fig.subplots(len(runs), len(at), squeeze=False)
         for row, run, attack in zip(axes, runs, attacks, strict=True):
             for ax, epoch in zip(row, at, strict=True):
@@ -252,10 +254,6 @@ def trust(results: Results, rule: str, title: str, path: Path) -> None:
         for ax, epoch in zip(axes[-1], at, strict=True):
             ax.set_xlabel(f"epoch {epoch}")
         fig.colorbar(image, ax=list(axes.flat), shrink=0.8, label="weight")
-        about = f"{headed(results, title)}: who trusts whom, {style_of(rule).label}"
-        how = "rows receive, columns send; a triangle marks attackers"
-        fig.suptitle(f"{about}\n{setting_of(runs)}; {how}", fontsize=8, wrap=True)
-        save(fig, path)
 
 
 def matrix(ax: Any, C: np.ndarray, attackers: list[int]) -> Any:
@@ -271,12 +269,10 @@ def matrix(ax: Any, C: np.ndarray, attackers: list[int]) -> Any:
 
 def workers(results: Results, title: str, path: Path) -> None:
     """Draws every normal worker's last accuracy, own split: a panel per attack, a row per rule."""
-    import matplotlib
-    from matplotlib.figure import Figure
-
     attacks, rules = names_run(results, "attack", ATTACKS), rules_of(results)
-    with matplotlib.rc_context(TEXT):
-        fig = Figure(figsize=(max(2.4, len(attacks)) * PANEL, 0.2 * len(rules) + 1.1), layout="constrained")
+    about = f"{setting_of(results)}; every normal worker's test accuracy, own split"
+    size = (max(2.4, len(attacks)) * PANEL, 0.2 * len(rules) + 1.1)
+    with drawing(path, f"{headed(results, title)}\n{about}", size) as fig:
         axes = fig.subplots(1, len(attacks), squeeze=False, sharey=True)[0]
         for ax, attack in zip(axes, attacks, strict=True):
             for y, rule in enumerate(reversed(rules)):
@@ -287,6 +283,3 @@ def workers(results: Results, title: str, path: Path) -> None:
             ax.set_xlim(-0.03, 1.03)
             ax.grid(alpha=0.3, linewidth=0.5)
         axes[0].set_yticks(range(len(rules)), [style_of(rule).label for rule in reversed(rules)])
-        about = f"{setting_of(results)}; every normal worker's test accuracy, own split"
-        fig.suptitle(f"{headed(results, title)}\n{about}", fontsize=8)
-        save(fig, path)

@@ -50,8 +50,8 @@ class Parser(argparse.ArgumentParser):
             self.error(f"{option} needs a folder that can be written to, got {reason(error)}")
 
 
-class HelpFormatter(argparse.HelpFormatter):
-    """A line per option, with its default, and an epilogue in the lines that it is written in."""
+class HelpFormatter(argparse.RawDescriptionHelpFormatter):
+    """A line per option, with its default; description and epilogue in the lines that they are written in."""
 
     def __init__(self, prog: str) -> None:
         super().__init__(prog, max_help_position=22)
@@ -71,11 +71,6 @@ class HelpFormatter(argparse.HelpFormatter):
         """NAME ... for one or more of them."""
         name = super()._format_args(action, default_metavar)
         return f"{action.metavar or 'NAME'} ..." if action.nargs == "+" else name
-
-    def _fill_text(self, text: str, width: int, indent: str) -> str:
-        """Breaks lines that are too long, but for examples, which are indented."""
-        fill = super()._fill_text
-        return "\n".join(x if x[:1] == " " else fill(x, width, indent) for x in text.splitlines())
 
 
 class List(argparse.Action):
@@ -161,7 +156,7 @@ def parser(task: str) -> Parser:
     epilogue = "\n".join(filter(None, (EPILOGUE.format(script=f"python {script}"), preset.note)))
     p = Parser(
         usage="%(prog)s [options]",
-        description=f"{preset.title}: rules against attacks, worst and mean test accuracy.",
+        description=f"{preset.title}:\nrules against attacks, worst and mean test accuracy.",
         epilog=epilogue,
         formatter_class=HelpFormatter,
         add_help=False,
@@ -217,16 +212,10 @@ def network(group: Any) -> None:
     """Adds the options of the workers and their graph."""
     add = group.add_argument
     add("--workers", type=whole_number(2), metavar="N", help="how many workers")
-    add(
-        "--attackers", type=whole_number(0), metavar="F", help="how many of them lie, unless the attack is none"
-    )
+    add("--attackers", type=whole_number(0), metavar="F", help="how many lie, unless the attack is none")
     add("--graph", metavar="NAME", default="complete", help="who hears whom, or a file of edges")
-    add(
-        "--graph-schedule",
-        metavar="S",
-        default="",
-        help="how it changes from round to round, or a file of edges",
-    )
+    changes = "how it changes from round to round, or a file of edges"
+    add("--graph-schedule", metavar="S", default="", help=changes)
     choice(group, "--partition", PARTITIONS, "how the rows are dealt to the workers")
 
 
@@ -254,12 +243,7 @@ def machine(group: Any) -> None:
     add("--gpu", action="store_true", help="compute on an NVIDIA GPU with CuPy")
     add("--device", type=whole_number(0), default=0, metavar="K", help="which GPU")
     add("--jobs", type=whole_number(1), metavar="J", help="runs at a time (one per core; 1 with --gpu)")
-    add(
-        "--threads",
-        type=whole_number(1, 1000),
-        metavar="K",
-        help="of a run (the cores, shared by the runs under way)",
-    )
+    add("--threads", type=whole_number(1, 1000), metavar="K", help="of a run (its share of the cores)")
     add("--cluster", metavar="ADDRESS", help="of a Dask scheduler that is given the runs: host:port")
 
 

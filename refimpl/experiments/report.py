@@ -4,7 +4,6 @@ import sys
 from pathlib import Path
 
 from refimpl.experiments import figures, results
-from refimpl.experiments.atomic import make_folder
 from refimpl.experiments.options import HelpFormatter, Parser
 from refimpl.experiments.presets import ACCURACY, LOSS
 from refimpl.experiments.process import ended, reason, say
@@ -45,25 +44,17 @@ def main(argv: list[str] | None = None) -> int:
         for some in groups:
             about = f"{comment}{results.describe_group(some, found)}"
             print(about, table(some, LOSS if args.loss else ACCURACY), sep="\n\n", end="\n\n")
-    if folder := args.pictures or own_folder(args.paths):
+    if folder := args.pictures or (args.paths[0] if len(args.paths) == 1 and args.paths[0].is_dir() else None):
         try:
             for number, some in enumerate(groups, start=1):
                 draw(some, title_of(some, found), folder, f"_{number}" if number > 1 else "")
         except ImportError as error:
             say(f"no pictures: matplotlib does not import ({error}): pip install '.[examples]'")
+        except OSError as error:
+            if args.pictures:
+                raise
+            say(f"no pictures, as --pictures names no folder for them: {reason(error)}")
     return 0
-
-
-def own_folder(paths: list[Path]) -> Path | None:
-    """The folder of the runs, for their pictures; None if there are several, or if it can't be written to."""
-    if len(paths) > 1 or not paths[0].is_dir():
-        return None
-    try:
-        make_folder(paths[0])
-    except OSError as error:
-        say(f"no pictures, as --pictures names no folder for them: {reason(error)}")
-        return None
-    return paths[0]
 
 
 def title_of(group: Results, among: Results) -> str:

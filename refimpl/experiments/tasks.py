@@ -70,7 +70,7 @@ TASKS = {
             "features": "raw",  # UCI's are in [-1, 1]
             "dtype": "float32",  # half the time of float64, for a figure that takes most of an hour
         },
-        note="The paper's other scenario: --attackers 6. A quick look: --risk batch --epochs 30.",
+        note="The paper's other scenario: --attackers 6\nA quick look: --risk batch --epochs 30",
         evaluate_every=2,  # takes a fifteenth of an epoch of adaptive
     ),
     "mnist": Task(

@@ -22,7 +22,7 @@ from refimpl.experiments.config import Config
 from refimpl.experiments.process import say
 from refimpl.experiments.results import RunResult
 from refimpl.experiments.tasks import method_of
-from refimpl.experiments.words import duration, several
+from refimpl.experiments.words import duration
 
 EVERY = 1.0  # seconds between two reports of a run, and between two looks at them
 MINUTE = 60.0  # between two lines where there is no terminal
@@ -163,16 +163,12 @@ def keep_showing(board: Board, bar: Any, over: threading.Event) -> None:
 
     A line comes as soon as it is known how long all will take, if that is long, and then every minute.
     """
-    last, first = time.monotonic(), True
+    last, told = time.monotonic(), False
     while not over.wait(EVERY):
         share, left = board.estimate()
         if bar is not None:
             bar.n = share
             bar.set_description_str(board.line(1))  # as much as fits beside the bar in 80 columns
-        elif first and left >= LONG:
-            runs = several(len(board.files) - len(board.finished), "run")
-            say(f"about {duration(left)} for {runs}, {board.jobs} at a time")
-            first = False
-        elif time.monotonic() - last >= MINUTE:
+        elif (left >= LONG and not told) or time.monotonic() - last >= MINUTE:
             say(board.line())
-            last, first = time.monotonic(), False
+            last, told = time.monotonic(), True
