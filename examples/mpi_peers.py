@@ -294,9 +294,7 @@ def parser(argv: list[str] | None) -> Parser:
     choice(p, "--hear", peers.HEAR, hear, default="all")
     learning(p.add_argument_group("learning"))
     add = p.add_argument_group("the machine").add_argument
-    add(
-        "--timeout", type=number("above 0", 0), default=60.0, metavar="S", help="seconds to wait for neighbours"
-    )
+    add("--timeout", type=number(), default=60.0, metavar="S", help="seconds to wait for neighbours")
     add("--checkpoint", type=whole_number(1), default=100, metavar="T", help="in how many rounds; N or more")
     add("--out", type=Path, default=Path("results/peers"), metavar="FOLDER", help="for the models")
     add("--data-dir", metavar="FOLDER", help="with the data (as shipped, or fetched once)")

@@ -138,11 +138,11 @@ def work(todo: list[Config], known: dict[Config, float], data_dir: str | None, j
 
     Otherwise how many rounds they have.
     """
-    paces = [known.get(watch.kind_of(config)) for config in todo]
-    if None in paces:
+    kinds = {config: watch.kind_of(config) for config in todo}
+    if not all(kind in known for kind in kinds.values()):
         seeds = sorted(todo, key=lambda c: c.seed)  # one seed's data at a time
         return several(sum(run.prepare(config, data_dir).rounds for config in seeds), "round")
-    seconds = sum(config.epochs * (pace or 0) for config, pace in zip(todo, paces, strict=True))
+    seconds = sum(config.epochs * known[kind] for config, kind in kinds.items())
     return f"about {duration(seconds / jobs)}" + (f" at {jobs} at a time" if jobs > 1 else "")
 
 

@@ -9,7 +9,6 @@ given to the others.
 import functools
 import json
 import logging
-import tempfile
 from collections.abc import Iterable, Iterator
 from concurrent.futures import CancelledError
 from pathlib import Path
@@ -17,6 +16,7 @@ from typing import Any, cast
 from uuid import uuid4
 
 from distributed import Client, KilledWorker, WorkerPlugin, as_completed, get_worker
+from distributed.comm import CommClosedError
 from threadpoolctl import threadpool_limits
 
 from data_loaders import Dataset
@@ -24,8 +24,8 @@ from refimpl.experiments import grid, tasks
 from refimpl.experiments.atomic import write
 from refimpl.experiments.config import Config
 from refimpl.experiments.fingerprint import code_digest, roots_of
-from refimpl.experiments.registry import Added, added
-from refimpl.experiments.results import RunResult, from_json
+from refimpl.experiments.registry import Added, added, install
+from refimpl.experiments.results import RunResult, as_json, from_json
 from refimpl.experiments.tasks import TASKS
 
 
@@ -58,10 +58,11 @@ def run_all(
     try:
         runs = client.map(run_there, configs, parcel=parcel.name, threads=threads, pure=False)
         for run in as_completed(runs, loop=client.loop):
-            config, text = run.result()
-            write(grid.path_of(config, out, data_dir), text)
-            yield from_json(json.loads(text))
-    except (CancelledError, KilledWorker) as error:
+            text = run.result()
+            result = from_json(json.loads(text))
+            write(grid.path_of(result.config, out, data_dir), text)
+            yield result
+    except (CancelledError, CommClosedError, KilledWorker) as error:
         killed = isinstance(error, KilledWorker)
         what = "a run ends every worker that it is on" if killed else "no scheduler any more"
         raise OSError(f"--cluster: {what}; finished runs are kept, the same command does the rest") from None
@@ -106,11 +107,8 @@ class Parcel(WorkerPlugin):
         tasks.forget()
 
 
-def run_there(config: Config, parcel: str, threads: int) -> tuple[Config, str]:
-    """The file of a run, as `grid.run_to_file` writes it."""
+def run_there(config: Config, parcel: str, threads: int) -> str:
+    """The text of a run's file, as `grid.run_to_file` writes it."""
     threadpool_limits(threads)  # from now on: a worker with several threads computes several runs at once
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "run.json"
-        arrived = cast(Parcel, get_worker().plugins[parcel])
-        grid.run_to_file(config, path, None, threads, arrived.entries)
-        return config, path.read_text()
+    install(cast(Parcel, get_worker().plugins[parcel]).entries)
+    return as_json(grid.run(config, None, threads))

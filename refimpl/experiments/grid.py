@@ -51,7 +51,10 @@ def run(config: Config, data_dir: str | None = None, threads: int = 1, path: Pat
         rounds_per_epoch=ready.rounds_per_epoch,
         bytes_per_round=ready.bytes_per_round,
         evaluated=train.evaluation_epochs(config.epochs, ready.evaluate_every),
-        history={name: list(map(or_none, column)) for name, column in trained.history.items()},
+        history={
+            name: [value if math.isfinite(value) else None for value in column]  # JSON has no NaN
+            for name, column in trained.history.items()
+        },
         weights_at={epoch: C.tolist() for epoch, C in trained.weights_at.items()},
         accuracy=trained.accuracy,
         data=data_digest(config.task, data_dir),
@@ -60,11 +63,6 @@ def run(config: Config, data_dir: str | None = None, threads: int = 1, path: Pat
         threads=threads,
         seconds=time.perf_counter() - start,
     )
-
-
-def or_none(value: float) -> float | None:
-    """The number, or None if it is NaN or infinite, which JSON has not."""
-    return value if math.isfinite(value) else None
 
 
 def versions(xp: ModuleType) -> dict[str, str]:

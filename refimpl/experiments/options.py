@@ -62,9 +62,7 @@ class HelpFormatter(argparse.RawDescriptionHelpFormatter):
         if default in (None, False, "", []) or default is argparse.SUPPRESS:
             return action.help
         if isinstance(default, list):
-            whole = {"all": list(action.choices or ()), "all rules": list(RULES)}
-            names = " ".join(map(str, default))
-            default = next((word for word, table in whole.items() if table == default), names)
+            default = "all rules" if default == list(RULES) else " ".join(map(str, default))
         return f"{action.help} ({default})"
 
     def _format_args(self, action: argparse.Action, default_metavar: str) -> str:
@@ -120,15 +118,16 @@ def whole_number(least: int, most: int = 10**9) -> Any:
     return parse
 
 
-def number(needs: str, low: float, high: float = math.inf, or_low: bool = False) -> Any:
-    """A parser of finite numbers above `low`, or equal to it if `or_low`, up to `high`: in words, `needs`."""
+def number(or_zero: bool = False) -> Any:
+    """A parser of finite numbers above 0, or from 0 on if `or_zero`."""
 
     def parse(text: str) -> float:
         try:
             value = float(text)
         except ValueError:
             value = math.nan
-        if not (low < value <= high or (or_low and value == low)) or math.isinf(value):
+        if not 0 <= value < math.inf or (value == 0 and not or_zero):
+            needs = "of 0 or more" if or_zero else "above 0"
             raise argparse.ArgumentTypeError(f"needs a number {needs}, got {format_typed(text)}")
         return value
 
@@ -224,9 +223,8 @@ def learning(group: Any) -> None:
     add = group.add_argument
     choice(group, "--risk", ("local", "batch"), "score models on all local data or on the batch")
     choice(group, "--optimizer", OPTIMIZERS, "of the local step: " + " or ".join(OPTIMIZERS))
-    add("--lr", type=number("above 0", 0), metavar="MU", help="learning rate, mu in Eq. (2)")
-    l2 = number("of 0 or more", 0, or_low=True)
-    add("--l2", type=l2, metavar="L", default=0.0, help="adds L |w|^2 / 2 to the risk")
+    add("--lr", type=number(), metavar="MU", help="learning rate, mu in Eq. (2)")
+    add("--l2", type=number(or_zero=True), metavar="L", default=0.0, help="adds L |w|^2 / 2 to the risk")
     add("--batch-size", type=whole_number(1), metavar="B", help="rows per local step")
     choice(group, "--features", FEATURES, " or ".join(FEATURES))
     choice(group, "--dtype", DTYPES, " or ".join(DTYPES))

@@ -112,16 +112,16 @@ def is_run(content: Any) -> bool:
 FIELDS = {field.name: field.type for field in fields(Config)}
 SETTING = [name for name in FIELDS if name not in ("rule", "attack", "seed", "gpu", "device", "plain")]
 IDENTITY = [*SETTING, "rule", "attack", "seed"]  # what tells a run from all others, whatever it was computed on
-NUMBERS = ("worst_own", "mean_own", "worst_whole", "mean_whole", "highest_loss", "mean_loss", "not_finite")
-LISTENING = ("attacker_weight", "passing")
+MEASURES = ("worst_own", "mean_own", "worst_whole", "mean_whole", "highest_loss", "mean_loss")
+NUMBERS = (*MEASURES, "not_finite", "attacker_weight", "passing")
 COSTS = ("rounds_per_epoch", "bytes_per_round", "seconds")
-COLUMNS = [*FIELDS, *NUMBERS, *LISTENING, *COSTS, "data", "version", "code"]
+COLUMNS = [*FIELDS, *NUMBERS, *COSTS, "data", "version", "code"]
 
 
 def as_row(result: RunResult) -> Row:
     """The run's row; a cell is empty where the number was lost or is not known."""
     row = config_cells(result.config)
-    row |= {name: result.history.get(name, [None])[-1] for name in (*NUMBERS, *LISTENING)}
+    row |= {name: result.history.get(name, [None])[-1] for name in NUMBERS}
     row |= {"rounds_per_epoch": result.rounds_per_epoch or None}
     row |= {name: None if math.isnan(x := getattr(result, name)) else x for name in COSTS[1:]}
     row |= {"data": result.data, "version": result.versions["refimpl"], "code": result.code}
@@ -152,7 +152,7 @@ def from_row(row: dict[str, str]) -> RunResult:
         rounds_per_epoch=int(row["rounds_per_epoch"] or 0),
         bytes_per_round=sent,
         evaluated=[config.epochs],
-        history={name: [float(row[name])] for name in (*NUMBERS, *LISTENING) if row[name]},
+        history={name: [float(row[name])] for name in NUMBERS if row[name]},
         weights_at={},
         accuracy={},
         data=row["data"],

@@ -9,10 +9,9 @@ import numpy as np
 
 from refimpl import methods
 from refimpl.attacks import ATTACKS
-from refimpl.experiments.results import Results, Row
+from refimpl.experiments.results import MEASURES, Results, Row
 from refimpl.experiments.statistics import interval, not_worse
 
-MEASURES = ("worst_own", "mean_own", "worst_whole", "mean_whole", "highest_loss", "mean_loss")
 WIDTH = 80  # columns of a terminal
 
 

@@ -3,7 +3,6 @@
 import argparse
 import dataclasses
 import itertools
-import math
 from collections import namedtuple
 
 import numpy as np
@@ -139,8 +138,8 @@ def lost_in(pick):
     return mutate
 
 
-def or_low(number):
-    return lambda needs, low, high=math.inf, or_low=False: number(needs, low, high, True)
+def or_zero(number):
+    return lambda or_zero=False: number(True)
 
 
 def any_text(number):
@@ -263,7 +262,7 @@ MUTANTS = [
      told("two_seeds_of_which_one_is_lost_are_marked_and_counted")),
     ("a mean of lost models", tables, "rows", lost_in(np.mean),
      told("two_seeds_of_which_one_is_lost_are_marked_and_counted")),
-    ("a learning rate of 0", options, "number", or_low, asked(lr, text="0")),
+    ("a learning rate of 0", options, "number", or_zero, asked(lr, text="0")),
     ("a learning rate that is no number", options, "number", any_text, asked(lr, text="abc")),
     ("a seed twice", cli, "configs", with_repetitions, asked("a_seed_named_twice_is_one_run")),
 ]  # fmt: skip
