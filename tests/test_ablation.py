@@ -114,7 +114,7 @@ def test_a_dry_run_runs_nothing(tmp_path, capsys):
     options = f"--attacks none --epochs 1 --dry-run --out {tmp_path / 'none'}".split()
     assert ablation.main(["spambase", *options]) == 0
     said = capsys.readouterr().out
-    common = "workers 10, attackers 0, seed 0, epochs 1, graph complete, batch-size 20, dtype float64"
+    common = "seed 0, workers 10, attackers 0, epochs 1, graph complete, batch-size 20, dtype float64"
     assert " ".join(said.split()).startswith(f"{common} adaptive none: ")  # and no more
     assert "runs to do" in said
     assert not (tmp_path / "none").exists()

@@ -288,8 +288,8 @@ def test_examples(plain, task, dtype, xp, small, tmp_path):
         for name, column in host.history.items():
             tolerance = TOLERANCES[dtype] if "loss" in name else accuracy
             np.testing.assert_allclose(device.history[name], column, **tolerance)
-        if host.weights:
-            np.testing.assert_allclose(device.weights, host.weights, **TOLERANCES[dtype])
+        for epoch, weights in host.weights_at.items():
+            np.testing.assert_allclose(device.weights_at[epoch], weights, **TOLERANCES[dtype])
 
 
 @dtypes

@@ -39,7 +39,7 @@ def test_a_system_runs_beside_the_rules_from_the_command_line(tmp_path, capsys):
     assert found["adaptive"].bytes_per_round == 9 * D * 8
     assert found["choco"].bytes_per_round == 9 * 12 * (8 + 4)
     assert found["local"].bytes_per_round == 0
-    assert (found["multi-task"].weights is None, found["choco"].weights) == (False, None)
+    assert (bool(found["multi-task"].weights_at), found["choco"].weights_at) == (True, {})
 
 
 def test_on_a_complete_graph_d_sgd_is_the_average():

@@ -35,12 +35,6 @@ def test_a_file_gives_the_same_result_again(run, tmp_path):
     assert hash(results.load(tmp_path / "run.json").config) == hash(run.config)
 
 
-def test_the_weights_are_those_of_the_last_round():
-    run = replace(GRID[0], weights_at={1: [[1.0]], 2: [[0.5]]})
-    assert run.weights == [[0.5]]
-    assert GRID[0].weights is None
-
-
 @pytest.mark.parametrize(
     ("change", "said"),
     [
@@ -100,7 +94,7 @@ def test_a_row_has_the_configuration_the_last_numbers_and_what_computed_them(opt
     }
     for name in ("rounds_per_epoch", "bytes_per_round", "seconds", "data", "code"):
         assert getattr(again, name) == getattr(run, name)
-    assert (again.versions, again.evaluated, again.weights) == ({"refimpl": "0"}, [2], None)
+    assert (again.versions, again.evaluated, again.weights_at) == ({"refimpl": "0"}, [2], {})
     assert as_row(again) == as_row(run)
 
 

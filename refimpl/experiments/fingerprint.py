@@ -92,22 +92,16 @@ def reached(roots: Iterable[str]) -> dict[str, str]:
     return found
 
 
-def imported(source: str) -> Iterator[str]:
-    """The names of the modules that a file imports; `from a import b` means a.b if there is such a file."""
-    for module, name in import_statements(source):
-        inside = f"{module}.{name}"
-        yield inside if name and file_of(inside) else module
-
-
 @functools.cache
-def import_statements(source: str) -> list[tuple[str, str]]:
-    """The pairs (a, b) of `from a import b`, and (a, "") of `import a`, wherever they stand."""
+def imported(source: str) -> list[str]:
+    """The names of the modules that a file imports; `from a import b` means a.b if there is such a file."""
     found = []
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Import):
-            found += [(alias.name, "") for alias in node.names]
+            found += [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
-            found += [(str(node.module), alias.name) for alias in node.names]
+            inside = [f"{node.module}.{alias.name}" for alias in node.names]
+            found += [name if file_of(name) else str(node.module) for name in inside]
     return found
 
 
@@ -138,23 +132,21 @@ def bare(source: str) -> str:
 
 
 def described(value: Any) -> Any:
-    """An entry of a table, or what is in it: plain values as they are, functions by their code."""
+    """An entry of a table, or what is in it: plain values as they are, functions by their code.
+
+    Of a user's function that is the whole script that it comes from, without what the script imports; of one of
+    the package's own its name, as its code is in `code_of`.
+    """
     if isinstance(value, tuple):
         return [described(field) for field in value]
-    return function_code(value) if callable(value) else repr(value)
-
-
-def function_code(function: Callable) -> str:
-    """The whole script that a user's function comes from; of one of the package's own, its name.
-
-    The code of the latter is in `code_of`. Modules that the script imports are not looked at.
-    """
-    if isinstance(function, functools.partial):
-        return f"{function_code(function.func)} {function.args} {function.keywords}"
-    code = getattr(function, "__code__", None)
-    if ours(function):
-        return f"{function.__module__}.{function.__qualname__} {code and code.co_names}"
+    if isinstance(value, functools.partial):
+        return [described(value.func), repr(value.args), repr(value.keywords)]
+    if not callable(value):
+        return repr(value)
+    code = getattr(value, "__code__", None)
+    if ours(value):
+        return f"{value.__module__}.{value.__qualname__} {code and code.co_names}"
     try:
-        return bare(inspect.getsource(inspect.getmodule(function) or function))
+        return bare(inspect.getsource(inspect.getmodule(value) or value))
     except (OSError, TypeError, SyntaxError):  # typed into an interpreter
-        return marshal.dumps(code).hex() if code else repr(function)
+        return marshal.dumps(code).hex() if code else repr(value)

@@ -49,11 +49,6 @@ class RunResult:
         *_, value = self.history.get(measure) or [None]
         return math.inf if value is None else value
 
-    @property
-    def weights(self) -> list[list[float]] | None:
-        """The weights of the last round, (N, N); None if the rule gives none."""
-        return self.weights_at.get(self.config.epochs)
-
 
 Results = list[RunResult]
 Row = dict[str, Any]
