@@ -193,7 +193,7 @@ def test_worker_processes_end_with_the_command_alone_signalled(tmp_path, how):
     command = [sys.executable, str(EXAMPLE), *options.split()]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     try:
-        while "a time" not in process.stderr.readline():  # the estimate; then the pool starts
+        while " left" not in process.stderr.readline():  # the estimate, of runs under way
             assert process.poll() is None
         threading.Event().wait(5)
         process.send_signal(how)
