@@ -66,7 +66,8 @@ def figure(results: Results, title: str, path: Path, shows: Sequence[str] = ("wo
     columns = min(len(panels), 2 if len(panels) in (2, 4) else 3)
     rows = -(-len(panels) // columns)
     size = (max(2, columns) * PANEL, 1.45 * rows + 1.0)
-    with drawing(path, caption(results, title, shows), size) as fig:
+    what = SHOWN[shows[0]] if len(shows) == 1 else "accuracy on the own split"
+    with drawing(path, caption(results, title, what), size) as fig:
         for i, spec in enumerate(centred(fig, len(panels), columns)):
             ax = fig.add_subplot(spec)
             panel(ax, results, *panels[i])
@@ -101,22 +102,11 @@ def centred(fig: Any, count: int, columns: int) -> list[Any]:
     return [grid[r, c + missing * (r == rows - 1) : c + missing * (r == rows - 1) + 2] for r, c in starts]
 
 
-def caption(results: Results, title: str, shows: Sequence[str]) -> str:
-    """The title of a figure: what its panels have in common."""
-    what = SHOWN[shows[0]] if len(shows) == 1 else "accuracy on the own split"
-    return f"{headed(results, title)}\n{setting_of(results)}; {what}"
-
-
-def headed(results: Results, title: str) -> str:
-    """The title, and the protocol unless it is the paper's."""
-    which = protocol(results[0].config)
-    return title if which == "protocol paper" else f"{title}, {which}"
-
-
-def setting_of(results: Results) -> str:
-    """The sizes and seeds of the runs: "N = 10, F = 3, seeds 0 to 4"."""
-    liars = max(run.config.liars for run in results)
-    return f"N = {results[0].config.workers}, F = {liars}, {seeds_of(results)}"
+def caption(results: Results, title: str, what: str) -> str:
+    """The title of a figure: the protocol unless it is the paper's, the sizes and seeds, and what is shown."""
+    c, liars = results[0].config, max(run.config.liars for run in results)
+    head = title if (which := protocol(c)) == "protocol paper" else f"{title}, {which}"
+    return f"{head}\nN = {c.workers}, F = {liars}, {seeds_of(results)}; {what}"
 
 
 def seeds_of(results: Results) -> str:
@@ -243,9 +233,9 @@ def trust(results: Results, rule: str, title: str, path: Path) -> None:
     runs = [select(results, rule, attack)[0] for attack in attacks]
     at = list(runs[0].weights_at)
     size = (max(3, len(at)) * 0.7 * PANEL + 0.9, len(runs) * 0.75 * PANEL + 0.5)
-    about = f"{headed(results, title)}: who trusts whom, {style_of(rule).label}"
+    about = f"{title}: who trusts whom, {style_of(rule).label}"
     how = "rows receive, columns send; a triangle marks attackers"
-    with drawing(path, f"{about}\n{setting_of(runs)}; {how}", size, h_pad=0.08) as fig:  # inches, for the marks
+    with drawing(path, caption(runs, about, how), size, h_pad=0.08) as fig:  # inches, for the marks
         axes = fig.subplots(len(runs), len(at), squeeze=False)
         for row, run, attack in zip(axes, runs, attacks, strict=True):
             for ax, epoch in zip(row, at, strict=True):
@@ -270,9 +260,9 @@ def matrix(ax: Any, C: np.ndarray, attackers: list[int]) -> Any:
 def workers(results: Results, title: str, path: Path) -> None:
     """Draws every normal worker's last accuracy, own split: a panel per attack, a row per rule."""
     attacks, rules = names_run(results, "attack", ATTACKS), rules_of(results)
-    about = f"{setting_of(results)}; every normal worker's test accuracy, own split"
+    what = "every normal worker's test accuracy, own split"
     size = (max(2.4, len(attacks)) * PANEL, 0.2 * len(rules) + 1.1)
-    with drawing(path, f"{headed(results, title)}\n{about}", size) as fig:
+    with drawing(path, caption(results, title, what), size) as fig:
         axes = fig.subplots(1, len(attacks), squeeze=False, sharey=True)[0]
         for ax, attack in zip(axes, attacks, strict=True):
             for y, rule in enumerate(reversed(rules)):
