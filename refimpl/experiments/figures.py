@@ -96,10 +96,12 @@ def drawing(path: Path, title: str, size: tuple[float, float], **layout: Any) ->
 def centred(fig: Any, count: int, columns: int) -> list[Any]:
     """Places for `count` panels, the last row in the middle."""
     rows = -(-count // columns)
-    grid = fig.add_gridspec(rows, 2 * columns)
-    missing = rows * columns - count
-    starts = [(i // columns, 2 * (i % columns)) for i in range(count)]
-    return [grid[r, c + missing * (r == rows - 1) : c + missing * (r == rows - 1) + 2] for r, c in starts]
+    grid, places = fig.add_gridspec(rows, 2 * columns), []
+    for i in range(count):
+        row = i // columns
+        start = 2 * (i % columns) + (rows * columns - count if row == rows - 1 else 0)
+        places.append(grid[row, start : start + 2])
+    return places
 
 
 def caption(results: Results, title: str, what: str) -> str:

@@ -62,7 +62,9 @@ class HelpFormatter(argparse.RawDescriptionHelpFormatter):
         if default in (None, False, "", []) or default is argparse.SUPPRESS:
             return action.help
         if isinstance(default, list):
-            default = "all rules" if default == list(RULES) else " ".join(map(str, default))
+            whole = {"all": list(action.choices or ()), "all rules": list(RULES)}
+            names = " ".join(map(str, default))
+            default = next((word for word, table in whole.items() if table == default), names)
         return f"{action.help} ({default})"
 
     def _format_args(self, action: argparse.Action, default_metavar: str) -> str:

@@ -207,13 +207,11 @@ def markdown_table(results: Results, what: str = "worst_own") -> str:
 
 def latex_table(results: Results, what: str = "worst_own") -> str:
     """The results as a tabular, for booktabs."""
-    header, *lines = ([text.strip() for text in line] for line in cells(results, what))
-    body = [r"\toprule", tex_line(header), r"\midrule", *map(tex_line, lines), r"\bottomrule"]
+    table = cells(results, what)
+    header, *lines = (" & ".join(text.strip() for text in line) + r" \\" for line in table)
+    body = [r"\toprule", header, r"\midrule", *lines, r"\bottomrule"]
     comments = [f"% {note}" for note in notes("\n".join(body), what)]
-    text = "\n".join([rf"\begin{{tabular}}{{ll{'r' * (len(header) - 2)}}}", *body, r"\end{tabular}", *comments])
+    text = "\n".join(
+        [rf"\begin{{tabular}}{{ll{'r' * (len(table[0]) - 2)}}}", *body, r"\end{tabular}", *comments]
+    )
     return text.replace("±", r"$\pm$")
-
-
-def tex_line(line: list[str]) -> str:
-    """A line of a tabular."""
-    return " & ".join(line) + r" \\"
