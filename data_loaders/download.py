@@ -155,6 +155,7 @@ def progress_bar(**options: Any) -> Any:
 
 
 def one_line(error: BaseException | str) -> str:
+    """What the error says, in one line."""
     return " ".join(str(error).split()) or type(error).__name__
 
 

@@ -3,7 +3,7 @@
 Each difference is an entry of DIFFERENCES at the end, to be tried alone or with others: `round_` is
 `algorithm.round_` with those that are switched on. The facts were read off github.com/cbhowmic/ResilientP2P;
 its three tasks differ among themselves, see `differences_of`. Not taken over: there an epoch ends when the
-worker with the fewest rows has read them once, here after as many rounds as the workers need on average.
+worker with the fewest rows has read them once, here when all have read as many rows as they hold together.
 """
 
 from collections.abc import Callable, Collection

@@ -1,7 +1,7 @@
 """Rounds, epochs and evaluation of a run, with any engine; by default the specification.
 
-A *round* is one pass of Algorithm 1's outer loop. An *epoch* is as many rounds as it takes the workers to read,
-on average, their local data once. What an engine is, see `engine`; this file imports none but the plain one.
+A *round* is one pass of Algorithm 1's outer loop. An *epoch* is as many rounds as it takes the workers to read
+together as many rows as they hold. What an engine is, see `engine`; this file imports none but the plain one.
 """
 
 from collections.abc import Callable, Iterator

@@ -190,6 +190,13 @@ def typed(expression):
     return eval(expression, {"__name__": "nowhere"})
 
 
+def test_a_function_among_bound_arguments_counts_by_its_code_not_by_its_address():
+    one, again, other = (
+        fingerprint.described(functools.partial(scaled, own=typed(f"lambda x: x + {n}"))) for n in (1, 1, 2)
+    )
+    assert one == again != other
+
+
 def test_the_entries_that_a_run_uses_count_and_no_others(monkeypatch):
     """Their plain fields, the functions that they name, bound arguments and a user's own code."""
     rule, attack = RULES["adaptive"], ATTACKS["sign-flip"]

@@ -49,11 +49,12 @@ def test_the_report_draws_every_picture(runs_folder, tmp_path, capsys):
 
 
 def test_an_empty_folder_and_a_missing_one_are_one_line(tmp_path, capsys):
-    for path in (tmp_path, tmp_path / "nowhere"):
+    nowhere = tmp_path / "nowhere"
+    for path, said in ((tmp_path, "needs results of runs, and has none"), (nowhere, f"there is no {nowhere}")):
         with pytest.raises(SystemExit) as caught:
             report.main([str(path)])
         assert caught.value.code == 2
-        assert capsys.readouterr().err.endswith("needs results of runs, and has none\n")
+        assert capsys.readouterr().err.endswith(f"{said}\n")
 
 
 def test_csv_has_one_header_whatever_the_groups_and_latex_only_comments(runs_folder, tmp_path, capsys):

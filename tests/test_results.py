@@ -72,6 +72,14 @@ def test_a_file_without_a_format_is_refused_and_what_is_no_run_is_left_alone(tmp
     assert results.read(tmp_path) == [GRID[0]]
 
 
+def test_a_file_with_an_option_that_nobody_knows_is_refused_in_a_line(tmp_path, capsys):
+    content = json.loads(as_json(GRID[0]))
+    content["config"]["momentum"] = 0.9
+    content["sha256"] = results.seal(content)
+    (tmp_path / "run.json").write_text(json.dumps(content))
+    assert report_says(tmp_path, capsys).endswith("needs a run of this version's options, got momentum\n")
+
+
 def test_the_time_that_a_run_took_is_not_sealed():
     assert from_json(json.loads(as_json(GRID[0])) | {"seconds": 7.0}) == replace(GRID[0], seconds=7.0)
 
@@ -96,6 +104,19 @@ def test_a_row_has_the_configuration_the_last_numbers_and_what_computed_them(opt
         assert getattr(again, name) == getattr(run, name)
     assert (again.versions, again.evaluated, again.weights_at) == ({"refimpl": "0"}, [2], {})
     assert as_row(again) == as_row(run)
+
+
+def test_a_csv_file_may_be_older_than_an_option_that_has_a_default(tmp_path):
+    rows = [as_row(GRID[0])]
+    for lacks, whole in (("l2", True), ("lr", False)):
+        kept = [{name: value for name, value in row.items() if name != lacks} for row in rows]
+        (tmp_path / "runs.csv").write_text(results.csv_text(kept))
+        if whole:
+            (run,) = results.read(tmp_path / "runs.csv")
+            assert run.config == GRID[0].config
+        else:
+            with pytest.raises(ValueError, match="a difference in lr"):
+                results.read(tmp_path / "runs.csv")
 
 
 def test_a_number_that_is_lost_or_not_known_is_an_empty_cell():

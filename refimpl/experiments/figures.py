@@ -18,7 +18,8 @@ from refimpl.experiments.tables import names_run, rules_of, select
 
 # Colour-blind safe (Okabe and Ito), for the rules that listen in the order of RULES, then systems.
 COLOURS = ("#D55E00", "#E69F00", "#0072B2", "#56B4E9", "#009E73", "#CC79A7", "#7F7F7F")
-DASHES = ("-", "-.", ":", "--", (0, (6, 1, 1, 1, 1, 1)))  # all colours with one, then all with the next
+# All colours with the first of these, then all with the next.
+DASHES = ("-", "-.", ":", "--", (0, (6, 1, 1, 1, 1, 1)), (0, (6, 1, 2, 1)))
 MARKERS = "osv^D<>P"
 PANEL = 1.75  # inches: two make a column of a paper
 TEXT: Any = {"font.size": 8, "axes.titlesize": 8, "axes.linewidth": 0.6, "pdf.fonttype": 42}
@@ -66,7 +67,7 @@ def figure(results: Results, title: str, path: Path, shows: Sequence[str] = ("wo
     columns = min(len(panels), 2 if len(panels) in (2, 4) else 3)
     rows = -(-len(panels) // columns)
     size = (max(2, columns) * PANEL, 1.45 * rows + 1.0)
-    what = SHOWN[shows[0]] if len(shows) == 1 else "accuracy on the own split"
+    what = " and ".join(SHOWN[name] for name in shows)
     with drawing(path, caption(results, title, what), size) as fig:
         for i, spec in enumerate(centred(fig, len(panels), columns)):
             ax = fig.add_subplot(spec)

@@ -140,7 +140,7 @@ def described(value: Any) -> Any:
     if isinstance(value, tuple):
         return [described(field) for field in value]
     if isinstance(value, functools.partial):
-        return [described(value.func), repr(value.args), repr(value.keywords)]
+        return described((value.func, value.args, tuple(sorted(value.keywords.items()))))
     if not callable(value):
         return repr(value)
     code = getattr(value, "__code__", None)

@@ -9,7 +9,7 @@ import io
 import json
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import MISSING, asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -74,6 +74,8 @@ def from_json(content: Any) -> RunResult:
         raise ValueError(f"needs the result of a run in format {FORMAT}, got {found}")
     if content.get("sha256") != seal(content):
         raise ValueError("not as it was written")
+    if more := sorted(set(content["config"]) - set(FIELDS)):
+        raise ValueError(f"needs a run of this version's options, got {', '.join(more)}")
     config = Config(**{name: as_tuple(value) for name, value in content["config"].items()})
     weights_at = {int(epoch): C for epoch, C in content["weights_at"].items()}
     facts = {name: value for name, value in content.items() if name not in ("format", "sha256")}
@@ -105,6 +107,7 @@ def is_run(content: Any) -> bool:
 # --- The CSV row --------------------------------------------------------------------------------------------
 
 FIELDS = {field.name: field.type for field in fields(Config)}
+OPTIONAL = [field.name for field in fields(Config) if field.default is not MISSING]  # older files may lack them
 SETTING = [name for name in FIELDS if name not in ("rule", "attack", "seed", "gpu", "device", "plain")]
 IDENTITY = [*SETTING, "rule", "attack", "seed"]  # what tells a run from all others, whatever it was computed on
 MEASURES = ("worst_own", "mean_own", "worst_whole", "mean_whole", "highest_loss", "mean_loss")
@@ -139,7 +142,8 @@ def from_row(row: dict[str, str]) -> RunResult:
         bool: "True".__eq__,
         tuple[str, ...]: lambda t: tuple(t.split()),
     }
-    config = Config(**{name: parse.get(kind, str)(row[name]) for name, kind in FIELDS.items()})
+    known = {name: kind for name, kind in FIELDS.items() if name in row}
+    config = Config(**{name: parse.get(kind, str)(row[name]) for name, kind in known.items()})
     sent, seconds = (float(row[name] or "nan") for name in COSTS[1:])
     return RunResult(
         config=config,
@@ -172,12 +176,12 @@ def csv_text(rows: list[Row]) -> str:
     return buffer.getvalue()
 
 
-def read_rows(path: Path, columns: list[str]) -> list[dict[str, str]]:
-    """The rows of a CSV file. Raises ValueError if it has other columns."""
+def read_rows(path: Path, columns: list[str], may_lack: Sequence[str] = ()) -> list[dict[str, str]]:
+    """The rows of a CSV file. Raises ValueError if it has other columns than these."""
     with path.open(newline="") as file:
         rows = csv.DictReader(file)
         found = list(rows.fieldnames or ())
-        if found != columns:
+        if found != [name for name in columns if name in found or name not in may_lack]:
             wrong = ", ".join(sorted(set(columns) ^ set(found))) or "their order"
             raise ValueError(f"{path} needs the columns {' '.join(columns)}, got a difference in {wrong}")
         return list(rows)
@@ -188,7 +192,9 @@ def read_rows(path: Path, columns: list[str]) -> list[dict[str, str]]:
 
 def read(path: Path) -> Results:
     """The runs in a folder or CSV file. Raises ValueError if there are none."""
-    found = list(map(from_row, read_rows(path, COLUMNS))) if path.is_file() else read_folder(path)
+    if not path.exists():
+        raise ValueError(f"needs a folder or a CSV file of results, but there is no {path}")
+    found = list(map(from_row, read_rows(path, COLUMNS, OPTIONAL))) if path.is_file() else read_folder(path)
     if not found:
         raise ValueError(f"{path} needs results of runs, and has none")
     for key, table in (("rule", methods.names()), ("attack", ATTACKS)):

@@ -33,7 +33,7 @@ class Run(NamedTuple):
 
     @property
     def rounds_per_epoch(self) -> int:
-        """The number of rounds in which workers read, on average, their data once."""
+        """The number of rounds in an epoch: see `draws.rounds_per_epoch`."""
         return rounds_per_epoch(train.sizes(self.setting), self.config.batch_size)
 
     @property

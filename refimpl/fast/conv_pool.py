@@ -64,7 +64,7 @@ def conv_pool(x: Array, K: Array, saved: list | None = None, image: bool = False
     kernel = K.reshape(*lead, 1, 9, C * O)
     if not image:
         kernel = (G @ kernel).reshape(*lead, 1, 16, C, O)
-    seen = fours(_padded(x), -4)  # (..., T, 4, 2 U + 2, n, C)
+    seen = windows_of_four(_padded(x), -4)  # (..., T, 4, 2 U + 2, n, C)
     numbers = 36 + 4 * O if image else 25 * C + 20 * O  # in memory for a window
     # On a CPU an eighth would do as well for one thread; several would spend their time handing the interpreter
     # lock back and forth.
@@ -74,7 +74,7 @@ def conv_pool(x: Array, K: Array, saved: list | None = None, image: bool = False
         rows = slice(start, min(start + step, T))
         d = seen[..., rows, :, :, :, :]
         if image:
-            V = _around(fours(d, -3))  # (..., t, 9, 4 U n)
+            V = _around(windows_of_four(d, -3))  # (..., t, 9, 4 U n)
             Y = V.swapaxes(-1, -2) @ kernel
         else:
             V = _transformed(d, B_T)  # (..., t, 16, U n, C)
@@ -83,7 +83,7 @@ def conv_pool(x: Array, K: Array, saved: list | None = None, image: bool = False
         Y = Y.reshape(*y.shape[:-4], rows.stop - start, 4, U, n, O)
         largest = Y.max(axis=-4, out=y[..., rows, :, :, :])
         if saved is not None:
-            steps.append((rows, V, first(Y, largest)))
+            steps.append((rows, V, first_maximum(Y, largest)))
     if saved is not None:
         saved.append(Saved(x.shape, image, kernel, steps))
     return y
@@ -133,7 +133,7 @@ def _transformed(d: Array, B_T: Array) -> Array:
     U = W // 2 - 1
     down = (B_T @ d.reshape(*lead, 4, W * n * C)).reshape(*lead, 4, W, n * C)
     V = xp.empty((*lead, 4, 4, U, n * C), d.dtype)
-    xp.matmul(B_T, fours(down, -2), out=V.swapaxes(-3, -2))
+    xp.matmul(B_T, windows_of_four(down, -2), out=V.swapaxes(-3, -2))
     return V.reshape(*lead, 16, U * n, C)
 
 
@@ -145,7 +145,7 @@ def _around(d: Array) -> Array:
     return module_of(d).lib.stride_tricks.as_strided(d, shape, strides).reshape(*lead, 9, 4 * U * n)
 
 
-def first(Y: Array, y: Array) -> Array:
+def first_maximum(Y: Array, y: Array) -> Array:
     """True where Y first is its maximum y: (..., t, 4, U, n, O), (..., t, U, n, O) -> the shape of Y."""
     chosen = y[..., None, :, :, :] == Y
     taken = chosen[..., 0, :, :, :].copy()
@@ -176,7 +176,7 @@ def _padded(x: Array) -> Array:
     return padded
 
 
-def fours(x: Array, axis: int) -> Array:
+def windows_of_four(x: Array, axis: int) -> Array:
     """What each window sees along an axis (< 0), as a view: (..., 2 T + 2, ...) -> (..., T, 4, ...)."""
     (*before, length), after = x.shape[: x.ndim + axis + 1], x.shape[x.ndim + axis + 1 :]
     (*over, pixel), inside = x.strides[: x.ndim + axis + 1], x.strides[x.ndim + axis + 1 :]

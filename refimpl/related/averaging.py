@@ -160,7 +160,7 @@ def fedavg(s: Setting, state: State, batch: Array, signals: Array | None = None)
     """
     W_hat, memory = steps(s, state.W, gradients(s, state.W, batch), state)
     sent, xp = messages(s, W_hat, signals), module_of(W_hat)
-    rows = xp.asarray([int((y >= 0).sum()) for y in s.y], W_hat.dtype)
+    rows = xp.asarray([int((y >= 0).sum()) for y in s.y], W_hat.dtype)  # without padding, which vectors have
     W = W_hat.copy()
     W[xp.asarray(s.normal)] = combine(rows / rows.sum(), sent)
     return SystemRound((sent,), State(W, memory, state.t + 1))

@@ -317,12 +317,12 @@ MUTANTS = [
     ("rows of padding in the mean", N, "count", lambda f: lambda y, dtype: f(y * 0, dtype),
      many("many_equal_one_at_a_time", model=models.mlp([5, 4, 3]), dtype=float, lead=(2, 3))),
     # --- Convolution and pooling
-    ("pooled ties to the last", C, "first",
+    ("pooled ties to the last", C, "first_maximum",
      lambda f: lambda Y, y: f(Y[..., ::-1, :, :, :], y)[..., ::-1, :, :, :],
      pooled("ties_of_a_background_are_exact_and_go_to_the_first", image=False)),
-    ("pooled ties to all", C, "first", lambda f: lambda Y, y: y[..., None, :, :, :] == Y,
+    ("pooled ties to all", C, "first_maximum", lambda f: lambda Y, y: y[..., None, :, :, :] == Y,
      pooled("ties_of_a_background_are_exact_and_go_to_the_first", image=True)),
-    ("tiles that do not overlap", C, "fours",
+    ("tiles that do not overlap", C, "windows_of_four",
      lambda f: lambda x, axis: np.take(f(x, axis), [0, 1, 1, 2], axis=axis),
      pooled("float32_loses_no_more_than_the_plain_form_times_ten")),
 ]  # fmt: skip
