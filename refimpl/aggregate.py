@@ -172,9 +172,9 @@ def require_krum(n: int, f: int) -> None:
 
 
 def trim_count(n: int, f: int) -> int:
-    """How many of n values BRIDGE-T trims on each side: f, or 10 % if there are no attackers (Sec. 5).
+    """How many of n values BRIDGE-T trims on each side: f, or n // 10 if there are no attackers.
 
-    The paper does not say whether it counts each side or both together; we trim this many on each.
+    Sec. 5 has 10 %, and does not say whether on each side or on both together; we trim this many on each.
     """
     return f if f > 0 else n // 10
 
