@@ -13,17 +13,17 @@ from scipy.sparse.csgraph import connected_components
 
 
 def complete(n: int) -> np.ndarray:
-    """Everyone hears everyone."""
+    """The complete graph: everyone hears everyone."""
     return np.ones((n, n), dtype=bool)
 
 
 def ring(n: int) -> np.ndarray:
-    """Worker k hears k - 1 and k + 1, modulo n."""
+    """The ring: worker k hears k - 1 and k + 1, modulo n."""
     return from_edges(n, [(k, (k + 1) % n) for k in range(n)])
 
 
 def erdos_renyi(n: int, p: float, rng: np.random.Generator) -> np.ndarray:
-    """Each of the n (n - 1) / 2 edges is there with probability p, independently."""
+    """A random graph: each of the n (n - 1) / 2 edges is there with probability p, independently."""
     if not 0 <= p <= 1:
         raise ValueError(f"erdos_renyi needs a probability 0 <= p <= 1, got p={p}")
     upper = np.triu(rng.random((n, n)) < p, k=1)
@@ -31,7 +31,7 @@ def erdos_renyi(n: int, p: float, rng: np.random.Generator) -> np.ndarray:
 
 
 def random_regular(n: int, degree: float, rng: np.random.Generator) -> np.ndarray:
-    """Everyone has `degree` neighbours besides itself.
+    """A random graph in which everyone has `degree` neighbours besides itself.
 
     Pairs `degree` stubs per worker at random. Pairs that would join a worker to itself, or repeat an edge,
     are drawn again; when that gets stuck, everything starts over (Steger and Wormald 1999). Close to uniform

@@ -69,7 +69,7 @@ def find(name: str, differences: Differences = (), plain: bool = False) -> Metho
 
 
 def changed_network(model: Any, differences: Differences) -> Any:
-    """The network as the differences have it."""
+    """The network with these differences of the released code applied."""
     for name in differences:
         change = DIFFERENCES[name].model
         model = change(model) if change else model
@@ -77,12 +77,12 @@ def changed_network(model: Any, differences: Differences) -> Any:
 
 
 def threads_of(plain: bool) -> Callable[[int], AbstractContextManager]:
-    """What gives a run its threads; plain code has one, and BLAS never more."""
+    """A function that gives a run its threads: one for plain code, and for BLAS never more than one."""
     return (lambda count: threadpool_limits(1)) if plain else parallel.threads
 
 
 def schedule(text: str | related.Rounds, graph: np.ndarray, seed: int) -> Schedule | None:
-    """The graph of each round, from a name in SCHEDULES or pairs of workers by round; None of an empty text."""
+    """The graph of each round, from a name in SCHEDULES or pairs of workers by round; None for ""."""
     return related.schedules.build(text, graph, seed) if text else None
 
 

@@ -102,7 +102,7 @@ def bytes_to_neighbours(s: Setting, count: float, itemsize: int | None = None) -
 class Draws(Iterator[tuple[Array, Array | None]]):
     """What a run draws at random, endlessly, all of it from the seed's streams.
 
-    Of each round, the row numbers (N, B) and the attack's signals, (F, d) or None, in arrays like W (..., d).
+    For each round, the row numbers (N, B) and the attack's signals, (F, d) or None, in arrays like W (..., d).
     `rows` are all workers' numbers of rows, if the setting does not hold the data of all.
     """
 
@@ -193,9 +193,9 @@ def scores_by_worker(s: Setting, test: HeldOut, W: Array, model: Model) -> tuple
 
 
 def trust_summary(s: Setting, weights: np.ndarray) -> dict[str, float]:
-    """Whom the normal workers listen to, by the weights (N, N) of a round.
+    """The trust of the normal workers in others, from the weights (N, N) of a round: means over these workers.
 
-    The weight on attackers, and how many neighbours besides oneself have any weight; means over the workers.
+    The weight on attackers, and the number of neighbours besides oneself that have any weight.
     """
     C = weights[s.normal]
     others = (C > 0).sum(axis=1) - (np.diagonal(weights)[s.normal] > 0)

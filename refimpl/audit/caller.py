@@ -95,11 +95,11 @@ class Caller:
         self.narrow = False  # does it answer float64 in float32?
 
     def __call__(self, inputs: Inputs) -> Answer:
-        """Its answer to one set of inputs."""
+        """The function's answer to one set of inputs."""
         return self.answers([inputs])[0]
 
     def answers(self, many: Sequence[Inputs], seconds: float = math.inf) -> list[Answer]:
-        """Its answers, in order, until it hangs or the time is over; at least one.
+        """The function's answers, in order, until it hangs or the time is over; at least one.
 
         They are computed in a thread of their own, which is left behind if the function hangs. (A call that
         holds the interpreter's lock for good, in somebody's C code, cannot be left.)
@@ -155,7 +155,7 @@ class Caller:
         return "\n".join([f"it cannot be called as {self.kind.call}", *lines])
 
     def ask(self) -> list[tuple[Case, Answer]]:
-        """Its answers, until it hangs or the time is over. Cases come in an order that allows that."""
+        """The cases, in an order that may be cut short, with the answers until it hangs or the time is over."""
         if self.narrow:  # then it is asked in single precision, and not about finer differences
             self.cases = [narrowed(self.kind, case) for case in self.cases if case.group != FAR]
         answers = self.answers([case.inputs for case in self.cases], SECONDS)
@@ -190,7 +190,7 @@ def misfit(case: Case, answer: Answer) -> str:
 
 
 def _takes(function: Callable, count: int) -> bool:
-    """Whether it can be called with so many arguments; True if that cannot be known."""
+    """Whether the function can be called with so many arguments; True if that cannot be known."""
     try:
         inspect.signature(function).bind(*range(count))
     except TypeError:

@@ -80,8 +80,10 @@ def spread(rng: np.random.Generator, n: int, d: int) -> np.ndarray:
 
 
 def of_size(rng: np.random.Generator, n: int, f: int, grid: int, lost: int) -> Iterator[tuple[str, np.ndarray]]:
-    """Groups of n models. Ties of whole numbers are exact for the rule in up to `grid` coordinates, and it
-    has to bear `lost` hostile models."""
+    """Groups of n models, for a rule that has to bear `lost` hostile ones.
+
+    Its ties between models of whole numbers are exact in up to `grid` coordinates.
+    """
     d = int(rng.integers(2, 6))
     W = spread(rng, n, d)
     yield "f = 0" if f == 0 else "n odd" if n % 2 else "n even", W
@@ -218,7 +220,7 @@ def counts() -> Drawn:
 
 
 def networks() -> Drawn:
-    """(graph,)"""
+    """(graph,)."""
     rng = rng_of("networks")
     for n in range(1, 9):
         yield "complete", (graphs.complete(n),)
@@ -279,7 +281,7 @@ def outnumbered(n: int, f: int) -> str:
 
 
 class Relation(NamedTuple):
-    """How the answers of a kind have to move when the inputs do."""
+    """A way to move inputs of a kind, and how the answers have to move with them."""
 
     name: str
     inputs: Callable[..., Inputs]  # the inputs, moved

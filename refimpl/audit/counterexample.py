@@ -25,7 +25,7 @@ AXES = {  # what the axes of an argument count: an index is left out of all argu
 
 
 def counterexample(called: Caller, different: list[tuple[Case, Answer]], shrinks: bool) -> Counterexample:
-    """The smallest of the cases in which it differs, made smaller if it `shrinks`."""
+    """The smallest of the cases in which the function differs, made smaller if `shrinks`."""
     different = sorted(different, key=lambda pair: (pair[0].apart, count(pair[0].inputs)))
     case, answer = different[0]
     if called.kind.steps:
@@ -54,7 +54,7 @@ def plain_case(called: Caller, inputs: Inputs) -> Case:
 
 
 def leaves(called: Caller, inputs: Inputs, clearly: bool) -> bool:
-    """Whether it leaves the definition there; `clearly`: and no tie decides which model is chosen."""
+    """Whether the function leaves the definition there; `clearly`: and no tie decides which model is chosen."""
     if not possible(called.arguments, inputs):
         return False
     try:
@@ -84,7 +84,7 @@ def explained(called: Caller, case: Case, value: Any) -> str:
 
 
 def smallest(called: Caller, starts: list[Inputs], clearly: bool) -> Inputs | None:
-    """The first inputs on which it differs, made simpler step by step; None if there are none, or no time."""
+    """The first inputs on which the function differs, made simpler step by step; None without any, or time."""
     end, found, candidates = time.monotonic() + SECONDS, None, iter(starts)
     differs = lambda inputs: time.monotonic() < end and leaves(called, inputs, clearly)
     while (smaller := next(filter(differs, candidates), None)) is not None:

@@ -23,7 +23,8 @@ def judge(
     """Says what `function` computes, as a kind of KINDS. It never raises because of the function.
 
     `form` is how it takes arrays, one of caller.FORMS; it is found out if not given. `limit` is the number of
-    seconds after which a call counts as hanging.
+    seconds after which a call counts as hanging. `shrinks` makes the example of a difference smaller, which
+    takes seconds. `name` is the function's in the report.
     """
     if kind not in KINDS:
         raise ValueError(f"unknown kind {kind!r}, choose from {', '.join(KINDS)}")
@@ -39,7 +40,7 @@ def judge(
 
 
 def hung(pairs: list[tuple[Case, Answer]]) -> str:
-    """Where it hung, if the last answer never came, else ""."""
+    """A line on where the function hung, if its last answer never came, else ""."""
     *before, (case, answer) = pairs
     if not answer.late:
         return ""

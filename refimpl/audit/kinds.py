@@ -1,7 +1,7 @@
 """What can be judged: the table KINDS, whose names `--as` takes. `cases_of` gives a kind's cases.
 
-A kind is an entry. It takes the arguments of its definition; if the last has a default, it is 1, and a function
-may lack it. A function in `arithmetic` that has the definition's name explains its answers.
+A function is called with the arguments of its kind's definition; if the last of these has a default, that is 1,
+and a function may lack it. The function of `arithmetic` with the definition's name explains its answers.
 """
 
 import functools
@@ -44,7 +44,7 @@ class Kind(NamedTuple):
 
     @property
     def call(self) -> str:
-        """How it is called and what it returns."""
+        """A line on how a function of this kind is called and what it returns."""
         return f"({', '.join(self.arguments)}) -> {self.returns}"
 
     @quiet
@@ -240,8 +240,11 @@ KINDS: dict[str, Kind] = {
 
 @functools.cache
 def cases_of(name: str) -> tuple[Case, ...]:
-    """All cases of a kind. The groups take turns, the ordinary ones first, so that a slow function is asked
-    something of each; inputs that the definition refuses come last."""
+    """All cases of a kind.
+
+    The groups take turns, the ordinary ones first, so that a slow function is asked something of each; inputs
+    that the definition refuses come last.
+    """
     kind = KINDS[name]
     found = [*kind.vectors(kind.define.__name__, kind.arguments), *_drawn(kind)]
     groups: dict[str, list[Case]] = {}

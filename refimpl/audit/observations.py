@@ -32,7 +32,7 @@ def notes(called: Caller, pairs: Pairs) -> Iterator[str]:
 
 
 def dtypes(called: Caller, pairs: Pairs) -> Iterator[str]:
-    """One sentence per dtype that it does not keep, or that it keeps them."""
+    """One sentence per dtype that the function does not keep, or a single one if it keeps all."""
     changed = {"float64": "float32"} if called.narrow else {}
     for case, answer in pairs:
         given = [v.dtype for v in case.inputs if isinstance(v, np.ndarray) and v.dtype.kind == "f"]
@@ -46,7 +46,7 @@ def dtypes(called: Caller, pairs: Pairs) -> Iterator[str]:
 
 
 def relations(called: Caller) -> Iterator[str]:
-    """One sentence per relation on whether answers move as they must; or that asking twice changes them."""
+    """One sentence per relation: do answers move as they must? A single one if asking twice changes them."""
     probes = [case for case in called.cases if case.telling and case.group not in UNCLEAR][:PROBES]
     first, twice = (_values(called, [case.inputs for case in probes]) for _ in range(2))
     if not all(agree(case, a, b) for case, a, b in zip(probes, first, twice, strict=False)):
@@ -66,5 +66,5 @@ def relations(called: Caller) -> Iterator[str]:
 
 
 def _values(called: Caller, many: list) -> list:
-    """Its answers to these inputs, as many as come within half a second."""
+    """The function's answers to these inputs, as many as come within half a second."""
     return [answer.value for answer in called.answers(many, 0.5)] if many else []

@@ -10,7 +10,7 @@ reused_products.py  risks on all local data, from products reused from round to 
 networks.py     forward and backward passes of many models; plain: models.MLP, models.Network
 elementwise.py  ReLU and cross-entropy; plain: layers
 conv_pool.py    convolution and pooling in one step; plain: layers.conv2d, layers.maxpool2d
-rules.py        the rules for many neighbourhoods at once; plain: aggregate
+rules.py        the rules for many neighbourhoods at once, and attacks; plain: aggregate, attacks
 distances.py    distances between models by matrix products; plain: aggregate.squared_distances
 released.py     a round of the authors' code; plain: released.round_
 parallel.py     how much to compute at a time, on which threads, and memory

@@ -39,8 +39,8 @@ def krum(W: Array, f: int) -> Array:
     return _closest(W, nearest)
 
 
-def _on_device_or_whole(W: Array) -> bool:
-    """Then differences do: they are exact for whole numbers, and a GPU would have to wait for what is close."""
+def _by_differences_alone(W: Array) -> bool:
+    """Whether W is of whole numbers, whose differences are exact, or on a GPU, which would have to wait."""
     return module_of(W) is not np or W.dtype.kind != "f"
 
 
@@ -54,7 +54,7 @@ def between(V: np.ndarray) -> np.ndarray:
 
 
 def or_infinite(D: Array) -> Array:
-    """Infinite where D, (..., n, n), is not finite, and 0 on its diagonal."""
+    """D (..., n, n) with infinity where it is not finite, and 0 on its diagonal."""
     xp = module_of(D)
     D = xp.where(xp.isfinite(D), D, xp.inf)
     return xp.where(xp.eye(D.shape[-1], dtype=bool), 0, D)
@@ -62,7 +62,7 @@ def or_infinite(D: Array) -> Array:
 
 @quiet
 def by_differences(W: Array) -> Array:
-    """The sum of the squared differences, a few coordinates at a time."""
+    """The sums of squared differences, (..., n, d) -> (..., n, n), a few coordinates at a time."""
     xp = module_of(W)
     *lead, n, d = W.shape
     D = xp.zeros((*lead, n, n), W.dtype)
@@ -96,7 +96,7 @@ def by_products(V: np.ndarray) -> np.ndarray:
 
 
 def different(V: np.ndarray) -> tuple[list[int], list[int]]:
-    """The rows that equal no earlier one, and for every row where among these its equal is."""
+    """The numbers of the rows that equal no earlier one, and each row's place among these, by its equal."""
     kept: list[int] = []
     place: list[int] = []
     alike: dict[bytes, list[int]] = {}
@@ -146,7 +146,7 @@ def _about_one(V: np.ndarray) -> np.ndarray:
 def _closest(W: Array, score: Callable[[Array], Array]) -> Array:
     """The row of W whose row of score(squared distances), (..., n, m), has the smallest sum: -> (..., d)."""
     xp = module_of(W)
-    if _on_device_or_whole(W):
+    if _by_differences_alone(W):
         best, _ = smallest(score(or_infinite(by_differences(as_float(W)))))
         return xp.take_along_axis(W, best[..., None, None], axis=-2)[..., 0, :]
     *lead, n, d = W.shape

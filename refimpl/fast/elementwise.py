@@ -19,7 +19,7 @@ def full(y: Array) -> bool:
 
 
 def with_one(x: Array) -> Array:
-    """(..., p) -> (..., p + 1)."""
+    """x with a 1 behind each row: (..., p) -> (..., p + 1)."""
     longer = module_of(x).empty((*x.shape[:-1], x.shape[-1] + 1), x.dtype)
     longer[..., :-1], longer[..., -1] = x, 1
     return longer

@@ -88,7 +88,7 @@ def parallel_for(function: Callable[[Any], None], parts: Iterable[Any]) -> None:
 
 @functools.lru_cache(maxsize=1)
 def _pool(count: int) -> ThreadPoolExecutor:
-    """Kept, as starting a thread takes longer than many a part."""
+    """A pool of so many threads, kept, as starting a thread takes longer than many a part."""
     return ThreadPoolExecutor(count, "refimpl")
 
 
@@ -97,7 +97,7 @@ def _pool(count: int) -> ThreadPoolExecutor:
 
 @functools.cache
 def keep_memory() -> None:
-    """Has the C library keep what is freed for the next array, instead of asking the system for it again.
+    """Makes the C library keep freed memory for the next array, instead of asking the system for it again.
 
     glibc learns this from the largest array that it has seen freed, up to 32 MB. Until then a round of HAR
     spends a third of its time on memory that the system hands out page by page.

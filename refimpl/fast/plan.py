@@ -31,8 +31,8 @@ class Chunk(NamedTuple):
     """Workers whose local steps are computed together."""
 
     workers: Array | slice  # ascending
-    normal: tuple[Array | slice, Array | slice] | None  # which of these are, and their messages
-    attackers: tuple[Array | slice, Array | slice] | None  # which of these are, and who they are
+    normal: tuple[Array | slice, Array | slice] | None  # normal ones: places among these, messages
+    attackers: tuple[Array | slice, Array | slice] | None  # attackers: places among these, numbers
 
 
 class Rows(NamedTuple):
@@ -138,7 +138,7 @@ def numbers_of(numbers: np.ndarray, xp: ModuleType) -> Array | slice:
 
 
 def chunks(s: Setting, message: np.ndarray, network: Batched | None) -> list[Chunk]:
-    """All workers. A model of one's own is computed by one thread."""
+    """All workers, in chunks that fit in a cache; in a single one if the model is a user's own."""
     xp, N = module_of(s.X[0]), len(s.graph)
     most = N
     if network:
@@ -158,7 +158,7 @@ def chunks(s: Setting, message: np.ndarray, network: Batched | None) -> list[Chu
 
 
 def groups(s: Setting, message: np.ndarray, network: Batched | None) -> list[Group]:
-    """The normal workers, sorted by the number of messages that they hear and of receivers that share them."""
+    """The normal workers in groups, by how many messages they hear and how many receivers share these."""
     sizes = np.array([len(y) if s.risk == "local" else s.batch_size for y in s.y])
     sharing: dict[bytes, list[int]] = {}
     for k in sorted(s.normal, key=lambda k: -sizes[k]):
@@ -228,8 +228,8 @@ def local_rows(
 ) -> list[Rows]:
     """All data of the receivers k (u, m), which have `sizes` (u, m) rows, those with most first.
 
-    Of one neighbourhood by stages, without any padding. Of several in slices: in each, only the first U along
-    one axis and m along the other have any rows left, so hardly any padding is scored.
+    Those of one neighbourhood by stages, without any padding; those of several in slices, in each of which only
+    the first U along one axis and m along the other have any rows left, so hardly any padding is scored.
     """
     xp, found = module_of(s.X[0]), []
     if len(k) == 1 and xp is np:

@@ -117,10 +117,10 @@ class ReusedProducts:
     def score(
         self, M: Array, carried: Callable[[int], Array] | None, bound: Array | None = None
     ) -> tuple[Array, list[Array], Array]:
-        """The sums of the losses of the models M (n, d) on each receiver's rows, (n, m), and products.
+        """The sums of the losses of the models M (n, d) on each receiver's rows, (n, m), products, and whose.
 
         With a bound (m,), models that have lost more in the eyes of every receiver see no more rows, and their
-        sums are infinite. The products are of those that are left, whose numbers come last.
+        sums are infinite. The products are those of the models left, by part; last come the numbers of these.
         """
         sums, left = np.zeros((len(M), len(self.receivers)), M.dtype), np.arange(len(M))
         products: list[Array] = []

@@ -68,7 +68,7 @@ def batch_rows(X: Array, y: Array) -> Rows:
 
 
 def passing_risks(network: Batched, M: Array, stages: list[Rows], count: Array, own: Array) -> Array:
-    """`neighbour_risks` of models M (n, d) for one neighbourhood: -> (m, n), infinite where Eq. (6) has no use.
+    """`neighbour_risks` of models M (n, d) for one neighbourhood: -> (m, n), infinite where Eq. (6) drops one.
 
     Its filter drops every model with a higher risk than the receiver's own. No loss is negative, so a model
     that has lost more on some of the rows than the receiver's own on all of them is out, and need not see the

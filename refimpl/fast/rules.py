@@ -1,4 +1,6 @@
-"""The rules for many neighbourhoods at once; the table TWINS. Plain: `aggregate`; test: test_fast_rules.py.
+"""The rules for many neighbourhoods at once: the table TWINS. Plain: `aggregate`; test: test_fast_rules.py.
+
+And the attacks that take some coordinates at a time: the table COORDINATEWISE. Plain: `attacks`.
 
 A rule that is not in TWINS, such as a user's own, is computed receiver by receiver as the specification does.
 """
@@ -142,9 +144,8 @@ def ascending(W: Array, start: int, stop: int) -> Array:
         V.sort(axis=-1)  # NaN comes last, behind +infinity
         s[..., coordinates][some] = V[..., start:stop].swapaxes(-1, -2)
 
-    parallel_for(
-        fill, tiles((*lead, d), FLOATS * device_factor(xp) // (16 * n))
-    )  # what a sort holds fits in the inner cache
+    most = FLOATS * device_factor(xp) // (16 * n)  # what a sort holds fits in the inner cache
+    parallel_for(fill, tiles((*lead, d), most))
     return xp.where(xp.isnan(s), xp.inf, s)
 
 

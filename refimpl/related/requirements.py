@@ -40,7 +40,7 @@ def of_every_neighbourhood(words: str, require: Callable[[int, int], None]) -> R
 
 
 def neighbours(formula: str, least: Callable[[int], int]) -> Requirement:
-    """At least least(f) neighbours; the formula says it in words."""
+    """The requirement of least(f) neighbours or more; `formula` is least(f) in words."""
 
     def require(n: int, f: int) -> None:
         if n - 1 < least(f):

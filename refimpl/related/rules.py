@@ -89,6 +89,7 @@ def bulyan(W: Array, f: int) -> Array:
 
 
 def require_bulyan(n: int, f: int) -> None:
+    """Raises ValueError unless Bulyan is defined for n models with f attackers."""
     if n < 4 * f + 3:
         raise ValueError(f"bulyan needs n >= 4f + 3 models, got n={n}, f={f}")
 
@@ -111,6 +112,7 @@ SUBSETS = 50_000  # about half a second for each aggregation
 
 
 def require_mda(n: int, f: int) -> None:
+    """Raises ValueError unless MDA is defined for n models with f attackers, and subsets are few enough."""
     if n < 2 * f + 1:
         raise ValueError(f"mda needs n >= 2f + 1 models, got n={n}, f={f}")
     if (count := math.comb(n, f)) > SUBSETS:

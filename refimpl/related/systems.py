@@ -89,7 +89,7 @@ def bytes_per_round(name: str, s: Setting, schedule: Schedule | None, rounds: in
 
 
 def engine(name: str, schedule: Schedule | None = None, **options: Any) -> Build:
-    """What builds an engine that computes rounds of a system; options are those of its round.
+    """A function that builds an engine for the rounds of a system; options are those of its round.
 
     The graph of round t is schedule(t), if there is one, else that of the setting.
     """
