@@ -77,7 +77,7 @@ def named(known: list[Agreement], base: Agreement, counts: dict[str, Count]) -> 
     best = max((v for v in known if v.full), key=agreed_apart, default=base)
     if base.full:
         like = {"variant": best} if best.complete else {"by_group": by_group(known, counts)}
-        return {"verdict": "right, but for the cases counted apart", **like}
+        return {"verdict": "right on ordinary inputs, different on others", **like}
     if best.full:
         return {"verdict": "a known variant", "variant": best}
     explained = lambda v: v.explains.share if v.explains else 0.0
