@@ -2,9 +2,9 @@
 
     python benchmarks/distributed_costs.py --write
 
-fills in the numbers of docs/SCALE.md. It measures small things (an edge, a byte, a
-sample), predicts larger ones from them, and measures those too. The part about MPI needs the extra `mpi`; bytes
-on the wire are counted where a network namespace can be made (on Linux, as root).
+fills in the numbers of docs/SCALE.md. It measures small things (an edge, a byte, a sample), predicts larger
+ones from them, and measures those too. The part about MPI needs the extra `mpi`; bytes on the wire are counted
+where a network namespace can be made (on Linux, as root).
 """
 
 import itertools
@@ -145,7 +145,7 @@ def mpiexec(ranks: int, *command: Any, options: tuple[str, ...] = ()) -> list[st
 
 
 def output(command: list[str]) -> tuple[str, str]:
-    """What it prints, and says on stderr. Open MPI needs to be told that it may run as root."""
+    """The command's stdout and stderr. Open MPI needs to be told that it may run as root."""
     allow = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
     allow |= {"PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe"}
     done = subprocess.run(command, env=os.environ | allow, capture_output=True, text=True)

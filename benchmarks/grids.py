@@ -26,7 +26,7 @@ import rounds
 import timing
 from timing import libraries
 
-from refimpl import train
+from refimpl import draws, train
 from refimpl.aggregate import RULES
 from refimpl.experiments import cli, grid
 from refimpl.experiments.config import Config
@@ -70,7 +70,7 @@ def torch_run(task: str, dtype: str, risk: str, count: int) -> None:
 def seconds_of_torch(runs: list[Config], jobs: int, data_dir: str | None) -> float:
     """Seconds of PyTorch for as many runs as there are, each with as many rounds."""
     setting, _, _ = build(runs[0], data_dir)
-    count = runs[0].epochs * rounds.draws.rounds_per_epoch(train.sizes(setting), runs[0].batch_size)
+    count = runs[0].epochs * draws.rounds_per_epoch(train.sizes(setting), runs[0].batch_size)
     job = joblib.delayed(torch_run)
     start = time.perf_counter()
     joblib.Parallel(n_jobs=jobs)(job(c.task, c.dtype, c.risk, count) for c in runs)
@@ -78,7 +78,7 @@ def seconds_of_torch(runs: list[Config], jobs: int, data_dir: str | None) -> flo
 
 
 def share(task: str, epochs: int, data_dir: str | None) -> dict[str, float]:
-    """Of one run: the seconds that it took, the share of its evaluations, and its pace.
+    """The seconds that one run took, the share of its evaluations, and its pace.
 
     The pace is the milliseconds of a round in the first epoch and in the last.
     """

@@ -22,14 +22,13 @@ from refimpl.experiments.config import Config
 from refimpl.experiments.options import parse
 from refimpl.experiments.process import ended
 from refimpl.experiments.results import Results, describe_group, read
-from refimpl.experiments.statistics import LEVEL, holm, paired_p
+from refimpl.experiments.statistics import CONFIDENCE, holm, paired_p
 from refimpl.experiments.tables import names_run
 from refimpl.experiments.tasks import TASKS
 from refimpl.experiments.words import several
 from refimpl.released import DIFFERENCES, differences_of
 
 RULES = ["adaptive", "median", "krum"]  # the last two for the differences that are about them
-ABOUT_ATTACKERS = ("previous-message", "idle-attackers")
 Seeds = dict[int, float]  # a number by seed
 
 
@@ -47,9 +46,9 @@ def concerns(line: str, rule: str, attack: str) -> bool:
     if name not in DIFFERENCES:
         return True
     difference = DIFFERENCES[name]
-    if name in ABOUT_ATTACKERS and not ATTACKS[attack].lies:
+    if (difference.scores_previous or difference.idle) and not ATTACKS[attack].lies:
         return False
-    if line == "+ idle-attackers" and ATTACKS[attack].one_message:  # made of the honest models alone
+    if line[0] == "+" and difference.idle and ATTACKS[attack].one_message:  # made of the honest models alone
         return False
     return (rule in difference.rules if rule != RULES[0] else not difference.rules) and (
         attack in difference.attacks or not difference.attacks
@@ -95,7 +94,7 @@ def moves(results: Results, rule: str, measure: str) -> dict[tuple[str, str], tu
                 found[line, attack] = float(np.mean(a) - np.mean(b))
                 p[line, attack] = paired_p(a, b) if len(common) > 1 else 1.0
     corrected = dict(zip(p, holm(list(p.values())), strict=True))
-    return {key: (value, corrected.get(key, 1) < 1 - LEVEL) for key, value in found.items()}
+    return {key: (value, corrected.get(key, 1) < 1 - CONFIDENCE) for key, value in found.items()}
 
 
 def table(results: Results, rule: str, measure: str) -> str:

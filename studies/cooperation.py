@@ -32,8 +32,9 @@ from refimpl.experiments.options import whole_number
 from refimpl.experiments.process import ended
 from refimpl.experiments.results import Results, RunResult, as_csv, read
 from refimpl.experiments.statistics import interval
-from refimpl.experiments.tasks import HeldOut, data_digest, standardise
+from refimpl.experiments.tasks import data_digest, standardise
 from refimpl.fast.engine import engine
+from refimpl.train import HeldOut
 
 CSV, FIGURE = DOCS / "results" / "cooperation.csv", DOCS / "cooperation.png"
 WORKERS, ROUNDS, BATCH = 8, 1500, 20
@@ -124,7 +125,7 @@ def run(rule: str, seed: int, rows: int, skew: float, attackers: int) -> RunResu
 
 
 def points() -> Iterator[tuple[str, float, dict[str, Any]]]:
-    """What varies, its value, and all three."""
+    """The points of the study: the name of what varies, its value, and the values of all three."""
     for varied, values in VARIED.items():
         for value in values:
             yield varied, value, USUAL | {varied: value}

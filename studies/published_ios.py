@@ -142,7 +142,7 @@ def sign(net: Network) -> Callable[[np.ndarray, Rng], np.ndarray]:
 
 
 def isolation(net: Network) -> Callable[[np.ndarray, Rng], np.ndarray]:
-    """So that the weighted mean is the victim's own model."""
+    """A lie that makes the weighted mean the victim's own model."""
     others = np.where(net.near, net.weights[:, net.own], 0)
     lying = net.weights[:, net.lies].sum(axis=1, keepdims=True)
     return linear(((np.diag(others.sum(axis=1)) - others) / lying + np.eye(len(others)))[net.victims])

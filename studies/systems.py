@@ -24,6 +24,7 @@ from refimpl.experiments.process import ended
 from refimpl.experiments.results import Results, as_csv, identity, read, read_all
 from refimpl.experiments.tables import kilobytes, names_run, rules_of, select
 from refimpl.experiments.tasks import TASKS
+from refimpl.experiments.words import several
 
 CSV, PAGE, FIGURE = DOCS / "results" / "systems.csv", DOCS / "RESULTS.md", DOCS / "systems.png"
 NEEDS = {name: methods.find(name).entry.needs for name in methods.names()}
@@ -48,7 +49,7 @@ def parts(results: Results) -> dict[tuple[str, int], Results]:
     part holds two configurations of a rule, of which a mean would say nothing.
     """
     configs = [run.config for run in results]
-    runs = [(c.task, c.attack != "none" and c.attackers, c.rule, c.attack, c.seed) for c in configs]
+    runs = [(c.task, c.liars, c.rule, c.attack, c.seed) for c in configs]
     if twice := [run for run, count in Counter(runs).items() if count > 1]:
         raise ValueError(f"{CSV.name} needs one configuration for each run, got two of {twice[0]}")
     order = sorted(
@@ -58,7 +59,7 @@ def parts(results: Results) -> dict[tuple[str, int], Results]:
         (task, f): [
             run
             for run in results
-            if run.config.task == task and (run.config.attack == "none" or run.config.attackers == f)
+            if run.config.task == task and (run.config.attackers == f or not ATTACKS[run.config.attack].lies)
         ]
         for task, f in order
     }
@@ -100,10 +101,10 @@ def winners(results: Results, measure: str) -> str:
 
 
 def seeds(results: Results) -> str:
-    """How many seeds, at least and at most, a number is the mean of."""
+    """The number of seeds that a number is the mean of, at least and at most: "3 seeds", "1 to 3 seeds"."""
     counts = Counter((run.config.rule, run.config.attack) for run in results).values()
     low, high = min(counts), max(counts)
-    return f"{low} seed{'s' if low > 1 else ''}" if low == high else f"{low} to {high} seeds"
+    return several(low, "seed") if low == high else f"{low} to {high} seeds"
 
 
 def section(results: Results) -> str:

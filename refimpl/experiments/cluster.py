@@ -53,7 +53,7 @@ def run_all(
 
     Raises OSError if the scheduler is lost.
     """
-    parcel = Parcel(in_common({config.task for config in configs}, data_dir), set(map(roots_of, configs)))
+    parcel = Parcel(shared_entries({config.task for config in configs}, data_dir), set(map(roots_of, configs)))
     client.register_plugin(parcel)
     try:
         runs = client.map(run_there, configs, parcel=parcel.name, threads=threads, pure=False)
@@ -72,7 +72,7 @@ def run_all(
         client.close()
 
 
-def in_common(names: set[str], data_dir: str | None) -> Added:
+def shared_entries(names: set[str], data_dir: str | None) -> Added:
     """The entries that a user has added, and the tasks with their data in the place of the way to load them."""
     entries = added()
     for name in names:

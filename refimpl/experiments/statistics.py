@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from scipy import stats
 
-LEVEL = 0.95
+CONFIDENCE = 0.95  # of intervals; tests are at 1 - CONFIDENCE
 
 
 def interval(values: Sequence[float] | np.ndarray) -> float:
@@ -14,7 +14,7 @@ def interval(values: Sequence[float] | np.ndarray) -> float:
     n = len(values)
     if n < 2:
         return math.nan
-    return float(stats.t.ppf((1 + LEVEL) / 2, n - 1) * np.std(values, ddof=1) / math.sqrt(n))
+    return float(stats.t.ppf((1 + CONFIDENCE) / 2, n - 1) * np.std(values, ddof=1) / math.sqrt(n))
 
 
 def paired_p(a: Sequence[float], b: Sequence[float]) -> float:
@@ -57,5 +57,5 @@ def level_with(one: str, values: Mapping[str, Mapping[int, float]]) -> set[str]:
         return set()
     pairs = ([[values[n][k] for k in seeds] for n in (one, name)] for name, seeds in tested.items())
     p = holm([paired_p(*pair) for pair in pairs])
-    apart = {name for name, p_name in zip(tested, p, strict=True) if p_name < 1 - LEVEL}
+    apart = {name for name, p_name in zip(tested, p, strict=True) if p_name < 1 - CONFIDENCE}
     return set(values) - apart

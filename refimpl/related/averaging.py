@@ -18,6 +18,8 @@ from refimpl.related.rounds import (
     with_slots,
 )
 
+SENT_SHARE = 0.01  # of the entries, by CHOCO-SGD: the authors' code for convex problems
+
 
 def weighted(h: Heard) -> Array:
     """The sum of c_l w_l over what is heard, c being the weights: (d,)."""
@@ -99,7 +101,7 @@ def choco(
     state: State,
     batch: Array,
     signals: Array | None = None,
-    share: float = 0.01,
+    share: float = SENT_SHARE,
     gamma: float = 0.04,
     order: str = "mix-and-step",
     copies: str = "zero",

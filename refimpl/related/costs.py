@@ -1,6 +1,7 @@
 """Bytes that a worker of each system sends in a round: (setting, round) -> mean over the workers."""
 
 from refimpl.algorithm import Setting
+from refimpl.related.averaging import SENT_SHARE
 from refimpl.related.mixing import count_of
 from refimpl.related.screening import agreement_rounds
 from refimpl.train import bytes_to_neighbours
@@ -22,8 +23,8 @@ def model_and_number(s: Setting, t: int) -> float:
 
 
 def largest_entries(s: Setting, t: int) -> float:
-    """Bytes of 1 % of a vector's entries to each neighbour: their values, and positions of 4 bytes each."""
-    count = count_of(0.01, s.model.layout.size)
+    """Bytes of CHOCO-SGD's share of the entries to each neighbour: values, and positions of 4 bytes each."""
+    count = count_of(SENT_SHARE, s.model.layout.size)
     return bytes_to_neighbours(s, count) + bytes_to_neighbours(s, count, 4)
 
 
