@@ -95,8 +95,8 @@ def of_rule(name: str, in_round: tuple[str, ...], plain: bool) -> Method:
     engines: dict[tuple[bool, bool], tuple[Build, str]] = {
         (False, False): (fast_engine.engine, "refimpl.fast.engine"),
         (False, True): (plain_engine, "refimpl.engine"),
-        (True, False): (partial(fast_released.engine, on=in_round), "refimpl.fast.released"),
-        (True, True): (partial(released.engine, on=in_round), "refimpl.released"),
+        (True, False): (partial(fast_released.engine, differences=in_round), "refimpl.fast.released"),
+        (True, True): (partial(released.engine, differences=in_round), "refimpl.released"),
     }
     engine, module = engines[bool(in_round), plain]
 

@@ -20,12 +20,12 @@ from refimpl.models import MLP, Layer, Layout, Network, as_layers
 SHARE = 0.05  # of the new risk in a running average
 
 
-def engine(s: Setting, on: Collection[str] = ()) -> Engine:
+def engine(s: Setting, differences: Collection[str] = ()) -> Engine:
     """An engine that computes rounds with the differences of these names."""
 
     def step(state: Any, batch: Array, signals: Array | None = None) -> Round:
         state = averaging(s, state)
-        result, L = round_(s, State(*state[:3]), batch, signals, on, state.averages)
+        result, L = round_(s, State(*state[:3]), batch, signals, differences, state.averages)
         return result._replace(state=Averaging(*result.state, L))  # type: ignore[arg-type]
 
     return Engine(step, s.model)
@@ -54,16 +54,16 @@ def round_(
     state: State,
     batch: Array,
     signals: Array | None,
-    on: Collection[str],
+    differences: Collection[str],
     before: Array | None = None,
     share: float = SHARE,
 ) -> tuple[Round, Array]:
-    """`algorithm.round_` with the differences in `on`.
+    """`algorithm.round_` with the differences of these names.
 
     `before` (N, N) are the running averages of the risks so far; None: they start at this round's.
     Returns the round and the risks that its rule saw.
     """
-    xp, rule, changes = module_of(state.W), RULES[s.rule], combined(on)
+    xp, rule, changes = module_of(state.W), RULES[s.rule], combined(differences)
     before = before if changes.smooths else None
     first = algorithm.round_(s._replace(rule="local", attack="none"), state, batch)
     W_hat, memory = first.local, first.state.memory
@@ -242,9 +242,9 @@ def differences_of(task: str) -> list[str]:
     return [name for name, difference in DIFFERENCES.items() if task in difference.tasks]
 
 
-def combined(on: Collection[str]) -> Difference:
+def combined(differences: Collection[str]) -> Difference:
     """The differences of these names as one, but for the network. Of two rules or attacks the first counts."""
-    found = [DIFFERENCES[name] for name in on]
+    found = [DIFFERENCES[name] for name in differences]
     return Difference(
         ", ".join(difference.about for difference in found),
         options={name: value for difference in found for name, value in difference.options.items()},

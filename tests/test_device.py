@@ -200,8 +200,8 @@ DIFFERENCES = ["smoothed-risk", "previous-message", "idle-attackers", "lower-med
 ENGINES = {
     "plain": train.plain,
     "fast": engine.engine,
-    "released": functools.partial(released.engine, on=DIFFERENCES),
-    "fast released": functools.partial(fast_released.engine, on=DIFFERENCES),
+    "released": functools.partial(released.engine, differences=DIFFERENCES),
+    "fast released": functools.partial(fast_released.engine, differences=DIFFERENCES),
 }
 OPTIONS = {
     "as it is": {},

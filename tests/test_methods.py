@@ -55,8 +55,8 @@ def test_the_tables_are_read_when_asked(monkeypatch):
     [
         (True, (), plain),
         (False, (), fast_engine.engine),
-        (True, RELEASED, lambda s: released.engine(s, on=RELEASED)),
-        (False, RELEASED, lambda s: fast_released.engine(s, on=RELEASED)),
+        (True, RELEASED, lambda s: released.engine(s, RELEASED)),
+        (False, RELEASED, lambda s: fast_released.engine(s, RELEASED)),
         (False, ("sigmoid-outputs", "adam"), fast_engine.engine),
     ],
 )

@@ -238,7 +238,7 @@ def test_single_differences_and_what_is_typed_besides_counts_more():
 def test_differences_reach_the_engine_and_the_network():
     engine_of = lambda options: tasks.method_of(config("spambase", options)).engine(None)
     assert engine_of("--released adam raw-features label-shards") is fast.engine
-    assert engine_of("--released adam lower-median").keywords == {"on": ("lower-median",)}
+    assert engine_of("--released adam lower-median").keywords == {"differences": ("lower-median",)}
     setting, _, _ = tasks.build(config("spambase", "--released sigmoid-outputs"))
     assert setting.model.layers[-1].forward is layers.sigmoid
 

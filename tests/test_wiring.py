@@ -88,8 +88,8 @@ FIELDS = {
     "partition": ("iid", lambda s: np.ptp(train.sizes(s.setting)) <= 1),
     "features": ("raw", lambda s: max(X.max() for X in s.setting.X) > 1000 and s.test.X.max() > 1000),
     "dtype": ("float32", lambda s: {a.dtype.name for a in arrays_of(s)} == {"float32"}),
-    "released": (("lower-median",), lambda s: getattr(s.engine, "keywords", None) == {"on": ("lower-median",)}
-                 and s.engine.func is released.engine),
+    "released": (("lower-median",), lambda s: getattr(s.engine, "func", None) is released.engine
+                 and s.engine.keywords == {"differences": ("lower-median",)}),
     "l2": (0.25, lambda s: s.setting.l2 == 0.25),
     "graph_schedule": ("every:4", lambda s: enclosed(s.engine, "schedule") is not None),
     "plain": (True, lambda s: s.engine is train.plain),

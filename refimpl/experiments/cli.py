@@ -159,7 +159,7 @@ def in_common(runs: list[Config]) -> str:
 
 
 def show(results: Results, title: str, args: argparse.Namespace) -> None:
-    """Writes the table as CSV, and the figure; then prints the table, if anyone listens."""
+    """Writes the table as CSV, and the figure; then prints the table."""
     write(args.out / "table.csv", csv_text(tables.rows(results)))
     made = ["a JSON file per run", "table.csv"]
     name = f"figure_{args.figure}" if args.figure else "figure"

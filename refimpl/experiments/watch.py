@@ -78,7 +78,7 @@ def kind_of(config: Config) -> Config:
 def paces(results: Iterable[RunResult], running: dict[Config, float] | None = None) -> dict[Config, float]:
     """The mean seconds per epoch by kind of run: of finished runs, and as `running` ones tell themselves.
 
-    Runs of a rule or an attack that nobody knows here are left out.
+    Runs of a rule or an attack that is not in the tables here are left out.
     """
     found: dict[Config, list[float]] = {}
     finished = [(result.config, result.seconds / result.config.epochs) for result in results]

@@ -48,7 +48,7 @@ def conv_pool(x: Array, K: Array, saved: list | None = None, image: bool = False
     """maxpool2d(conv2d(x, K)) without a bias: (..., H, W, n, C), (..., 3, 3, C, O) -> (..., T, U, n, O).
 
     Equal to rounding; pixels that are equal, as in a background, stay equal, so the gradient flows to the same
-    one of them. `image` says that x has one channel and that nobody needs its derivative: with no channels to
+    one of them. `image` says that x has one channel and that its derivative is not needed: with no channels to
     sum over, the transform would save nothing, and is left out. Otherwise up to four pixels are added first: at
     infinities, and near the largest float, the result is NaN where `layers` has a number or an infinity.
     """

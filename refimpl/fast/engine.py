@@ -108,7 +108,7 @@ def round_(
 def data_of(p: Plan, batch: Array) -> tuple[Array, Array]:
     """The samples, as the network takes them, and labels of the row numbers (N, B): -> (N, B, ...), (N, B).
 
-    On a GPU, which would have to wait for the answer, nobody looks whether there are such rows.
+    Raises IndexError if there is no such row; not on a GPU, which would have to wait for the answer.
     """
     if module_of(batch) is np and (wrong := batch.astype(np.uint64) >= p.sizes).any():  # also those below 0
         k = int(wrong.any(axis=1).argmax())

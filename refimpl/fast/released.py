@@ -27,12 +27,12 @@ class Result(NamedTuple):
     weights: Array | None  # (N, N), as in `algorithm.Round`
 
 
-def engine(s: Setting, on: Collection[str] = ()) -> Engine:
+def engine(s: Setting, differences: Collection[str] = ()) -> Engine:
     """`released.engine`, for all workers at once."""
     keep_memory()
-    p, changes = plan(s._replace(attack="none")), combined(on)  # none: a message each
+    p, changes = plan(s._replace(attack="none")), combined(differences)  # none: a message each
     if p.twin is None:  # a user's own rule
-        return released.engine(s, on)
+        return released.engine(s, differences)
 
     @quiet
     def step(state: Any, batch: Array, signals: Array | None = None) -> Result:

@@ -10,8 +10,8 @@ A = sum_l c(l, k) A_l - x^T D, so that
 
 where X A_l is known from the last round, and X x^T are columns of X X^T, which never change. On HAR under ALIE
 that adds up 28 numbers in place of 562. An attacker's message can be anything, so it is multiplied from
-scratch; if the rule filters, only until some of the rows show that nobody will trust it. In every 32nd round
-all messages are, so that rounding errors do not add up.
+scratch; if the rule filters, only until some of the rows show that no receiver will trust it. In every 32nd
+round all messages are, so that rounding errors do not add up.
 """
 
 from collections.abc import Callable

@@ -9,7 +9,7 @@ from refimpl.fast.networks import Batched
 from refimpl.fast.parallel import parallel_for
 from refimpl.fast.plan import Group, Plan, Rows
 
-SLACK = 1e-3  # sums of losses may differ by rounding, and nobody who passes may be lost by that
+SLACK = 1e-3  # sums of losses may differ by rounding, by which no model that passes may be lost
 
 
 def risks(p: Plan, group: Group, M: Array, X: Array, y: Array, finite: bool, to_filter: bool = False) -> Array:

@@ -29,8 +29,7 @@ they go on from their own local step.
 """
 
 from refimpl.related import schedules
-from refimpl.related.costs import a_model
-from refimpl.related.mixing import metropolis_weights, push_weights, top_k, uniform_weights
+from refimpl.related.mixing import metropolis_weights, push_weights, uniform_weights
 from refimpl.related.rounds import SystemRound
 from refimpl.related.schedules import Rounds, Schedule
 from refimpl.related.screening import diminishing
@@ -42,7 +41,6 @@ __all__ = [
     "Schedule",
     "System",
     "SystemRound",
-    "a_model",
     "bytes_per_round",
     "check",
     "diminishing",
@@ -50,6 +48,5 @@ __all__ = [
     "metropolis_weights",
     "push_weights",
     "schedules",
-    "top_k",
     "uniform_weights",
 ]
