@@ -30,7 +30,7 @@ SIZES = {"spambase": (10, 3, 1202), "har": (30, 13, 56806), "mnist": (10, 3, 130
 
 
 def refimpl_functions(W: np.ndarray, f: int) -> dict[str, Callable[[], np.ndarray]]:
-    """Every rule as the engine computes it on W (n, d), every attack by the first f on the others."""
+    """Every rule as the engine computes it on W (n, d), every attack in its plain form, by the first f."""
     rng = np.random.default_rng(1)
     own, honest = W[:f], W[f:]
     risks, signals = rng.random(len(W)).astype(W.dtype), (rng.random(own.shape) - 0.5).astype(W.dtype)
@@ -44,7 +44,7 @@ def refimpl_functions(W: np.ndarray, f: int) -> dict[str, Callable[[], np.ndarra
         return made
 
     found: dict[str, Callable[[], np.ndarray]] = {
-        name: partial(computed, TWINS[rule.compute]) for name, rule in RULES.items() if name != "local"
+        name: partial(computed, TWINS[rule.compute]) for name, rule in RULES.items() if rule.listens
     }
     attacked = under_attack(W, f)
     found |= {

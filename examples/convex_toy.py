@@ -165,7 +165,7 @@ def picture(results: Gaps, attack: str, attackers: int, seed: int, path: Path) -
         ax.set_title(f"{rule}: gap {gap:.2f}, {side} the bound {limit:.2f}", color=style_of(rule).color)
     by_round(right, {rule: results[rule, attack] for rule in (*DRAWN, "local")}, limit)
     fig.legend(*planes[0].get_legend_handles_labels(), loc="outside lower center", ncols=6, frameon=False)
-    liars = f"{attackers} of them lie ({attack})" if attackers and attack != "none" else "nobody lies"
+    liars = f"{attackers} of them lie ({attack})" if attackers and ATTACKS[attack].lies else "nobody lies"
     fig.suptitle(f"{N} workers look for their optima in the plane; {liars}", fontsize=15)
     buffer = io.BytesIO()
     fig.savefig(buffer, dpi=120, format="png")

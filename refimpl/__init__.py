@@ -9,7 +9,7 @@ layers.py     layers and the loss, forward and backward by hand
 models.py     the paper's networks, and named tensors in a flat vector of parameters
 optim.py      the steps of Eq. (2): the table OPTIMIZERS
 graphs.py     who hears whom: the table GRAPHS
-draws.py      random numbers, a stream for each purpose
+draws.py      every random number of a run, a stream for each purpose
 arrays.py     which array library the input belongs to; the only file that imports cupy
 
 On top of it:

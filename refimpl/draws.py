@@ -1,4 +1,4 @@
-"""Every random number: one named stream per purpose, drawn on the host in float64.
+"""Every random number of a run: one named stream per purpose, drawn on the host in float64.
 
 A stream is a child of the run's seed, so that drawing more from one never shifts another: adding an
 attack cannot change the batches, and a run on a GPU sees the draws of a run on the CPU.

@@ -101,7 +101,7 @@ def run(rule: str, seed: int, rows: int, skew: float, attackers: int) -> RunResu
     X, y, test = local_data(spambase.load(None), rows, skew, draws.stream(seed, "partition"))
     model = models.mlp([57, 20, 2])
     lying = draws.attackers(WORKERS, attackers, draws.stream(seed, "attackers"))
-    s = Setting(model, X, y, graphs.complete(WORKERS), lying, rule, c.attack, step_size=c.lr)
+    s = Setting(model, X, y, graphs.complete(WORKERS), lying, rule, c.attack, step_size=c.lr, batch_size=BATCH)
     W = draws.initial(model.layout, WORKERS, draws.stream(seed, "init"))
     for result in train.rounds(s, W, seed, engine):
         if result.state.t == ROUNDS:

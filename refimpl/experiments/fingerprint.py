@@ -134,8 +134,8 @@ def bare(source: str) -> str:
 def described(value: Any) -> Any:
     """An entry of a table, or what is in it: plain values as they are, functions by their code.
 
-    Of a user's function that is the whole script that it comes from, without what the script imports; of one of
-    the package's own its name, as its code is in `code_of`.
+    The code of a user's function is the whole script that it comes from, without what the script imports. A
+    function of the package's own is described by its name, as its code is in `code_of`.
     """
     if isinstance(value, tuple):
         return [described(field) for field in value]

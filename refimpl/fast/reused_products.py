@@ -43,9 +43,9 @@ class Stage(NamedTuple):
 
 
 class ReusedProducts:
-    """The products of a round's messages with the receivers' rows, and the weights that it ended with.
+    """The products of a round's messages with the receivers' rows, and the weights that the round ended with.
 
-    Of m receivers and n messages: the receivers' own come first, then the lies. Rows are sorted by stages.
+    There are m receivers and n messages, the receivers' own first, then the lies. Rows are sorted by stages.
     """
 
     def __init__(self, p: Plan) -> None:

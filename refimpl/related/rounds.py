@@ -92,6 +92,12 @@ def steps(s: Setting, base: Array, G: Array, state: State) -> tuple[Array, Array
     return W, memory
 
 
+def require_place(at: str) -> None:
+    """Raises ValueError unless `at` says where a gradient is taken: at the "own" or at the "mixed" model."""
+    if at not in ("own", "mixed"):
+        raise ValueError(f'the gradient must be taken at "own" or "mixed", got {at!r}')
+
+
 def with_slots(state: State, *slots: Array) -> State:
     """The state with the system's own slots of the memory, (N, d) each, added before the first round."""
     if state.t:
@@ -142,8 +148,7 @@ def mix_and_step(
 
     The gradient is taken at the worker's "own" model, as it was sent, or at the "mixed" one.
     """
-    if at not in ("own", "mixed"):
-        raise ValueError(f'the gradient must be taken at "own" or "mixed", got {at!r}')
+    require_place(at)
     sent = algorithm.messages(s, state.W, signals)
     mixed = combined_rows(s, state.W, sent, batch, combine, mixing(s.graph))
     W, memory = steps(s, mixed, gradients(s, state.W if at == "own" else mixed, batch), state)

@@ -22,6 +22,7 @@ from refimpl.related.rounds import (
     gradients,
     heard,
     mix_and_step,
+    require_place,
     shared_result,
     step_then_mix,
     steps,
@@ -68,8 +69,7 @@ def byrdie(
     paper (from memory); in the code 4f. It costs d gradients per worker and round: see
     `requirements.require_feasible` for the largest problem.
     """
-    if at not in ("own", "mixed"):
-        raise ValueError(f'gradients are taken at the "own" or the "mixed" model, got {at!r}')
+    require_place(at)
     W, memory, M = state.W.copy(), state.memory.copy(), uniform_weights(s.graph)
     sent = module_of(W).empty_like(W)
     for c in range(W.shape[-1]):
