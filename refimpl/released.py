@@ -25,7 +25,7 @@ def engine(s: Setting, differences: Collection[str] = ()) -> Engine:
 
     def step(state: Any, batch: Array, signals: Array | None = None) -> Round:
         state = averaging(s, state)
-        result, L = round_(s, State(*state[:3]), batch, signals, differences, state.averages)
+        result, L = round_(s, state.as_state, batch, signals, differences, state.averages)
         return result._replace(state=Averaging(*result.state, L))  # type: ignore[arg-type]
 
     return Engine(step, s.model)
@@ -38,6 +38,11 @@ class Averaging(NamedTuple):
     memory: Array
     t: int
     averages: Array  # (N, N)
+
+    @property
+    def as_state(self) -> State:
+        """The state without the averages."""
+        return State(self.W, self.memory, self.t)
 
 
 def averaging(s: Setting, state: Any) -> Averaging:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from refimpl import released
 from refimpl.aggregate import RULES
-from refimpl.algorithm import Setting, State
+from refimpl.algorithm import Setting
 from refimpl.arrays import Array, module_of, quiet
 from refimpl.engine import Engine
 from refimpl.fast.engine import data_of, local_steps
@@ -47,9 +47,9 @@ def round_(
     """`released.round_`, for all workers at once."""
     xp, t = module_of(state.W), state.t + 1
     X, y = data_of(p, batch)
-    W_hat, W, memory = local_steps(p, State(*state[:3]), X, y, t)
+    W_hat, W, memory = local_steps(p, state.as_state, X, y, t)
     W_hat[p.attackers] = W[p.attackers]
-    sent, scored = released.exchange(s, State(*state[:3]), W_hat, memory, signals, changes)
+    sent, scored = released.exchange(s, state.as_state, W_hat, memory, signals, changes)
     W, before = W_hat.copy(), state.averages
     L, C = xp.full_like(before, xp.nan), xp.zeros_like(before)
     for group in p.groups:
