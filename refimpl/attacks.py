@@ -87,22 +87,22 @@ class Attack(NamedTuple):
 
 
 ATTACKS = {
-    "none": Attack(lambda own, honest, signals: own, "nobody lies", "supplement D", "no attack", lies=False),
+    "none": Attack(lambda own, honest, signals: own, "nobody lies", "supplement D", "none", lies=False),
     "sign-flip": Attack(
-        lambda own, honest, signals: sign_flip(own), "minus its own model", "Sec. 2.2", "sign-flip attack"
+        lambda own, honest, signals: sign_flip(own), "minus its own model", "Sec. 2.2", "sign-flip"
     ),
     "arbitrary": Attack(
         lambda own, honest, signals: arbitrary(own, signals),
         "its own model, each entry times a random number",
         "Sec. 5",
-        "arbitrary Byzantine attack",
+        "arbitrary",
         draw=draws.signals,
     ),
     "foe": Attack(
         lambda own, honest, signals: fall_of_empires(honest),
         "minus the mean of the honest models",
         "Xie et al. 2020",
-        "Fall-of-empire attack",
+        "foe (Fall of Empires)",
         knows="all honest models",
         one_message=True,
     ),
@@ -110,7 +110,7 @@ ATTACKS = {
         lambda own, honest, signals: a_little_is_enough(honest, alie_z(len(honest) + len(own), len(own))),
         "the honest models' mean minus z standard deviations",
         "Baruch et al. 2019",
-        "A-little-is-enough attack",
+        "alie (A Little Is Enough)",
         knows="all honest models",
         one_message=True,
     ),
@@ -120,7 +120,7 @@ ATTACKS = {
         ),
         "the attackers' own models' mean minus z standard deviations",
         "Baruch et al. 2019, Algorithm 3",
-        "A-little-is-enough, own models",
+        "alie-corrupted (of the attackers' models)",
         knows="all attackers' own models",
         one_message=True,
         by_default=False,

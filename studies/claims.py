@@ -136,7 +136,7 @@ def best(s: Setting) -> str | None:
         certain += [attack] if not higher and level == {"adaptive"} else []
         alone = judged(s, attack).get("local")
         local += [attack] if alone and mean(alone) > mean(numbers["adaptive"]) else []
-        if surely := [label(rule) for rule in higher if level and rule not in level]:
+        if surely := [rule for rule in higher if level and rule not in level]:
             facts.append(f"Surely better under {attack}: {', '.join(surely)}.")
     answer = "Yes" if len(certain) == len(columns) else "In the means" if len(ahead) == len(columns) else "No"
     seeds = seeds_of([numbers["adaptive"] for numbers in columns.values()])
@@ -156,7 +156,7 @@ def kept(s: Setting) -> str | None:
     level = level_with("adaptive", numbers)
     test = "" if not level else ", not told apart" if top in level else ", told apart"
     answer = "Yes" if behind <= CLOSE else "No"
-    facts = f"{answer}: adaptive {with_seeds(numbers['adaptive'])}, {label(top)} {number(numbers[top])}{test}."
+    facts = f"{answer}: adaptive {with_seeds(numbers['adaptive'])}, {top} {number(numbers[top])}{test}."
     return " ".join([facts, *gaps({"none": numbers}, ["none"])])
 
 
@@ -167,28 +167,24 @@ def others_fail(s: Setting) -> str | None:
         return None
     least = 2 * GUESSING[s.config.task]
     others = sorted((rule for rule in numbers if rule != "adaptive"), key=lambda rule: mean(numbers[rule]))
-    learn = [f"{label(rule)} {number(numbers[rule])}" for rule in others if mean(numbers[rule]) >= least]
+    learn = [f"{rule} {number(numbers[rule])}" for rule in others if mean(numbers[rule]) >= least]
     fails = mean(numbers["adaptive"]) < least
     answer = "No, so does adaptive" if fails and not learn else "No" if learn or fails else "Yes"
-    span = " to ".join(
-        f"{number(numbers[rule])} ({label(rule)})" for rule in dict.fromkeys((others[0], others[-1]))
-    )
+    span = " to ".join(f"{number(numbers[rule])} ({rule})" for rule in dict.fromkeys((others[0], others[-1])))
     facts = [f"{answer}: adaptive {with_seeds(numbers['adaptive'])}, the others {span}."]
     facts += [f"Not below {least:.2f}: {', '.join(learn)}."] if learn else []
     return " ".join([*facts, *gaps({"alie": numbers}, ["alie"])])
 
 
 def comparable_on_mnist(s: Setting) -> str | None:
-    """CM and medoid are comparable to it on MNIST: at most 0.05 from it under every attack."""
+    """Median (CM) and medoid are comparable to it on MNIST: at most 0.05 from it under every attack."""
     far, cells = False, []
     for attack in ATTACKED:
         numbers = compared(s, attack)
         for rule in ("median", "medoid"):
             if "adaptive" in numbers and rule in numbers:
                 far |= abs(mean(numbers[rule]) - mean(numbers["adaptive"])) > CLOSE
-                cells.append(
-                    f"{label(rule)} {number(numbers[rule])} of {with_seeds(numbers['adaptive'])}, {attack}"
-                )
+                cells.append(f"{rule} {number(numbers[rule])} of {with_seeds(numbers['adaptive'])}, {attack}")
     if s.config.task != "mnist" or not cells:
         return None
     return f"{'No' if far else 'Yes'}: {'; '.join(cells)}."
@@ -224,7 +220,7 @@ def highest(numbers: Numbers) -> str:
 def gaps(columns: dict[str, Numbers], attacks: Collection[str]) -> list[str]:
     """A sentence on what was not run."""
     missing = [attack for attack in attacks if attack not in columns]
-    missing += [label(r) for r in BASELINES if any(r not in numbers for numbers in columns.values())]
+    missing += [r for r in BASELINES if any(r not in numbers for numbers in columns.values())]
     return [f"Not run, or in part: {', '.join(missing)}."] if missing else []
 
 
@@ -249,11 +245,6 @@ def seeds_of(some: list[dict[int, float]]) -> str:
     """How many seeds there are: "3 seeds", "1 to 3 seeds"."""
     counts = [len(by_seed) for by_seed in some]
     return f"{min(counts)} to {max(counts)} seeds" if min(counts) < max(counts) else several(counts[0], "seed")
-
-
-def label(rule: str) -> str:
-    """The name of a rule in a table."""
-    return RULES[rule].label
 
 
 # --- As text ------------------------------------------------------------------------------------------------
@@ -294,9 +285,9 @@ def columns(s: Setting, markdown: bool) -> str:
     for attack in s.columns:
         column, numbers = judged(s, attack), compared(s, attack)
         others = [rule for rule in numbers if rule != "adaptive"]
-        other = f"{number(numbers[highest(numbers)])} {label(highest(numbers))}" if others else "-"
+        other = f"{number(numbers[highest(numbers)])} {highest(numbers)}" if others else "-"
         level = level_with("adaptive", numbers) if can_tell(numbers) else set()
-        alike = " ".join(label(rule) for rule in others if rule in level) or ("none" if level else "-")
+        alike = " ".join(rule for rule in others if rule in level) or ("none" if level else "-")
         seeds = seeds_of(list(column.values())).split(" seed")[0].replace(" to ", "-")
         rows.append([attack, seeds, number(column.get("adaptive")), other, alike, number(column.get("local"))])
     return table(rows, markdown)
@@ -305,7 +296,7 @@ def columns(s: Setting, markdown: bool) -> str:
 def beside(settings: list[Setting], task: str, attackers: int, markdown: bool) -> str:
     """A table of what was read off the paper's figures, and of ours, of all seeds."""
     rules = ("adaptive", *BASELINES)
-    rows: list[list[str]] = [["attack", "of", *map(label, rules)]]
+    rows: list[list[str]] = [["attack", "of", *rules]]
     for attack, values in FIGURES[task, attackers].items():
         ours: dict[tuple[str, ...], int] = {}  # by the numbers, the first setting that has them
         for i, s in enumerate(settings, start=1):

@@ -1,13 +1,12 @@
 """The comparison of all systems, from the runs' files to docs/RESULTS.md.
 
     python studies/systems.py collect FOLDER ...   # JSON files of runs -> docs/results/systems.csv
-    python studies/systems.py show                 # the CSV -> part of docs/RESULTS.md, docs/systems.png
+    python studies/systems.py show                 # the CSV -> part of docs/RESULTS.md
 
 `collect` adds to what the CSV holds already; the latest of two runs of the same configuration counts.
 """
 
 import argparse
-import io
 import sys
 from collections import Counter
 from collections.abc import Iterable
@@ -20,15 +19,15 @@ from blocks import DOCS, write_blocks
 from refimpl import methods
 from refimpl.attacks import ATTACKS
 from refimpl.experiments.atomic import write
+from refimpl.experiments.figures import STRETCH, drawing
 from refimpl.experiments.process import ended
 from refimpl.experiments.results import Results, as_csv, identity, read, read_all
 from refimpl.experiments.tables import kilobytes, names_run, rules_of, select
 from refimpl.experiments.tasks import TASKS
 from refimpl.experiments.words import several
 
-CSV, PAGE, FIGURE = DOCS / "results" / "systems.csv", DOCS / "RESULTS.md", DOCS / "systems.png"
+CSV, PAGE = DOCS / "results" / "systems.csv", DOCS / "RESULTS.md"
 NEEDS = {name: methods.find(name).entry.needs for name in methods.names()}
-LABELS = {name: methods.find(name).entry.label for name in methods.names()}
 
 
 def collect(folders: Iterable[Path], path: Path = CSV) -> int:
@@ -120,64 +119,85 @@ def section(results: Results) -> str:
         title = f"### {TASKS[task].title}, {attackers} attackers"
         best = f"Best worst *own*: {own}.\n\nBest mean *whole*: {whole}."
         text.append(f"{title}\n\n{facts}\n\n{table(some)}\n\n{best}\n")
-    picture = f"![Worst own accuracy by attack, kB a round, and what each must know]({FIGURE.name})\n"
-    return "\n".join([*text, picture])
+    return "\n".join(text)
 
 
-def show(path: Path = CSV, page: Path = PAGE, figure: Path = FIGURE) -> None:
-    """Writes the section and the figure."""
-    results = read(path)
-    write_blocks(page, {"systems": section(results)})
-    draw(parts(results), figure)
+def show(path: Path = CSV, page: Path = PAGE) -> None:
+    """Writes the section."""
+    write_blocks(page, {"systems": section(read(path))})
 
 
-# --- CSV -> figure ------------------------------------------------------------------------------------------
+# --- CSV -> picture -----------------------------------------------------------------------------------------
 
 
-def draw(found: dict[tuple[str, int], Results], path: Path) -> None:
-    """A panel per part: a line per rule, a dot per attack at its worst own accuracy; beside it kB and needs."""
-    from matplotlib.figure import Figure
+def draw(results: Results, task: str, path: Path) -> None:
+    """Writes the heat maps of a task, rule by attack: worst own and mean whole, for each number of attackers."""
+    from matplotlib.colors import FuncNorm
 
-    tall = max(len(rules_of(some)) for some in found.values())
-    fig = Figure(figsize=(10, len(found) * (1.2 + 0.24 * tall)), layout="constrained")
-    axes = fig.subplots(len(found), 1, squeeze=False)[:, 0]
-    for ax, ((task, attackers), some) in zip(axes, found.items(), strict=True):
-        panel(ax, some)
-        ax.set_title(f"{TASKS[task].title}, {attackers} attackers")
-    entries = [zip(*ax.get_legend_handles_labels(), strict=True) for ax in axes]
-    dots = {label: dot for pairs in entries for dot, label in pairs}
-    labels = [attack.label for attack in ATTACKS.values() if attack.label in dots]
-    handles = [dots[label] for label in labels]
-    fig.legend(handles, labels, loc="outside lower center", ncols=5, frameon=False)
-    buffer = io.BytesIO()
-    fig.savefig(buffer, dpi=110, format="png")
-    write(path, buffer.getvalue())
+    found = {f: some for (name, f), some in parts(results).items() if name == task}
+    order, first = ranked(next(iter(found.values()))), next(iter(found))
+    maps = [(f, measure) for f in found for measure in ("worst_own", "mean_whole")]
+    attacks = {f: names_run(some, "attack", ATTACKS) for f, some in found.items()}
+    wide = [len(attacks[f]) for f, _ in maps]
+    facts = f"{found[first][0].config.epochs} epochs, {seeds(results_of(results, task))}; higher is better"
+    title = f"{TASKS[task].title}: {best_of(found[first], order, first)}\n{facts}"
+    size = (2.2 + 0.37 * sum(wide) + 0.15 * len(wide), 1.5 + 0.155 * len(order))
+    with drawing(path, title, size) as fig:
+        axes = fig.subplots(1, len(maps), squeeze=False, sharey=True, width_ratios=wide)[0]
+        for ax, (f, measure) in zip(axes, maps, strict=True):
+            heat_map(ax, found[f], order, attacks[f], measure, FuncNorm(STRETCH, 0, 1))
+            ax.set_title(f"{MAPS[measure]},\n{several(f, 'attacker')}", fontsize=7)
+        axes[0].set_yticks(range(len(order)), order)
+        for text, rule in zip(axes[0].get_yticklabels(), order, strict=True):
+            text.set_weight("bold" if rule in methods.RULES else "normal")
 
 
-def panel(ax: Any, results: Results) -> None:
-    """The rules from the one that loses least under its worst attack down; last, those not run under all."""
-    attacks, names = names_run(results, "attack", ATTACKS), rules_of(results)
-    scores = {rule: [mean(results, rule, attack, "worst_own") for attack in attacks] for rule in names}
-    names.sort(key=lambda rule: (None not in scores[rule], min(s for s in scores[rule] if s is not None)))
-    for j, attack in enumerate(attacks):
-        x = [np.nan if (score := scores[rule][j]) is None else score for rule in names]
-        place = list(ATTACKS).index(attack)  # the same look in every panel
-        look = {"marker": "os^vD*PX"[place], "color": f"C{place}", "s": 22}
-        ax.scatter(x, range(len(names)), label=ATTACKS[attack].label, **look)
-    beside = {"va": "center", "fontsize": 7, "transform": ax.get_yaxis_transform()}
-    for i, rule in enumerate(names):
-        ax.text(1.02, i, f"{kilobytes(results, rule)} kB; {NEEDS[rule]}", **beside)
-    ax.set_yticks(range(len(names)), [LABELS[rule] for rule in names], fontsize=8)
-    ax.set_xlim(-0.02, 1.02)
-    ax.set_xlabel("worst test accuracy of the normal workers, each on its own test split")
-    ax.grid(alpha=0.3)
+MAPS = {"worst_own": "worst, own data", "mean_whole": "mean, all data"}
+
+
+def results_of(results: Results, task: str) -> Results:
+    """The runs of a task."""
+    return [run for run in results if run.config.task == task]
+
+
+def best_of(results: Results, order: list[str], attackers: int) -> str:
+    """A sentence on the rule that loses least under its worst attack, beside adaptive and local."""
+    lowest = {rule: min(known(results, rule)) for rule in order}
+    which = [order[0], *(rule for rule in ("adaptive", "local") if rule in order[1:])]
+    said = ", ".join(f"{rule} {lowest[rule]:.2f}" for rule in which)
+    return f"lowest accuracy of the worst worker under any attack, {attackers} attackers: {said}"
+
+
+def known(results: Results, rule: str) -> list[float]:
+    """The worst own accuracy under each attack that the rule was run with."""
+    scores = (mean(results, rule, attack, "worst_own") for attack in names_run(results, "attack", ATTACKS))
+    return [score for score in scores if score is not None]
+
+
+def ranked(results: Results) -> list[str]:
+    """The rules, first the one that loses least under its worst attack; last, those not run under all."""
+    scores = {rule: known(results, rule) for rule in rules_of(results)}
+    return sorted(scores, key=lambda rule: (-len(scores[rule]), -min(scores[rule])))
+
+
+def heat_map(ax: Any, results: Results, rules: list[str], attacks: list[str], measure: str, norm: Any) -> None:
+    """Draws a measure, rule by attack, with its numbers; a cell is empty where nothing was run."""
+    scores = [[mean(results, rule, attack, measure) for attack in attacks] for rule in rules]
+    ax.imshow(np.array(scores, dtype=float), norm=norm, cmap="cividis", aspect="auto")
+    for i, row in enumerate(scores):
+        for j, score in enumerate(row):
+            if score is not None:
+                colour = "black" if score > 0.7 else "white"
+                ax.text(j, i, f"{score:.2f}", ha="center", va="center", fontsize=6.5, color=colour)
+    ax.set_xticks(range(len(attacks)), attacks, rotation=45, ha="right", rotation_mode="anchor")
+    ax.tick_params(length=0)
 
 
 def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     commands = parser.add_subparsers(dest="command", required=True)
     commands.add_parser("collect", help="runs -> CSV").add_argument("folders", nargs="+", type=Path)
-    commands.add_parser("show", help="CSV -> docs/RESULTS.md and docs/systems.png")
+    commands.add_parser("show", help="CSV -> docs/RESULTS.md")
     options = parser.parse_args(argv)
     if options.command == "show":
         show()

@@ -1,36 +1,43 @@
-"""Figures of results: curves like those of the paper, trust, single workers. Needs matplotlib, an extra."""
+"""Figures of results: by epoch, in the end, worker by worker, and trust. Needs matplotlib, an extra."""
 
 import contextlib
 import io
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from sklearn.isotonic import isotonic_regression
 
 from refimpl import methods
 from refimpl.aggregate import RULES
 from refimpl.attacks import ATTACKS
 from refimpl.experiments.atomic import write
-from refimpl.experiments.results import Results, protocol
+from refimpl.experiments.results import Results, groups, protocol
 from refimpl.experiments.statistics import interval
 from refimpl.experiments.tables import names_run, rules_of, select
+from refimpl.experiments.words import several
+from refimpl.related import SYSTEMS
 
-# Colour-blind safe (Okabe and Ito), for the rules that listen in the order of RULES, then systems.
+# Colour-blind safe (Okabe and Ito).
 COLOURS = ("#D55E00", "#E69F00", "#0072B2", "#56B4E9", "#009E73", "#CC79A7", "#7F7F7F")
-# All colours with the first of these, then all with the next.
+# All colours with the first of these, then all with the next: rules, then systems.
 DASHES = ("-", "-.", ":", "--", (0, (6, 1, 1, 1, 1, 1)), (0, (6, 1, 2, 1)))
+FOR_RULES = 2  # so many of DASHES
 MARKERS = "osv^D<>P"
-PANEL = 1.75  # inches: two make a column of a paper
 TEXT: Any = {"font.size": 8, "axes.titlesize": 8, "axes.linewidth": 0.6, "pdf.fonttype": 42}
-SHOWN = {
-    "worst_own": "worst test accuracy, own split",
-    "mean_own": "mean test accuracy, own split",
-    "worst_whole": "worst test accuracy, whole",
-    "highest_loss": "highest training loss",
-    "attacker_weight": "weight on attackers",
-    "passing": "neighbours that pass",
+FEW = 5  # seeds: with fewer each one is drawn, for Student's interval of so few says little
+SHOWN = {  # up to the first "of": the name of the axis
+    "worst_own": "test accuracy of the worst normal worker, on its own test split",
+    "mean_own": "test accuracy of the normal workers, mean, each on its own test split",
+    "worst_whole": "test accuracy of the worst normal worker, on all test data",
+    "mean_whole": "test accuracy of the normal workers, mean, on all test data",
+    "highest_loss": "training loss of the worst normal worker",
+    "attacker_weight": "weight of the attackers, mean over the normal workers",
+    "passing": "number of neighbours that pass the filter, mean over the normal workers",
 }
+# (axes, height of the line, rule, attack, number): draws the rule's line of a panel
+Draw = Callable[[Any, int, str, str, str], None]
 
 
 class Style(NamedTuple):
@@ -44,40 +51,20 @@ class Style(NamedTuple):
 
 
 def style_of(rule: str) -> Style:
-    """How a rule is drawn: the first, the paper's, is thick; one that listens to no one is black and dashed."""
-    listening = [name for name in methods.names() if methods.find(name).listens]
-    marker, label = MARKERS[place_of(rule) % len(MARKERS)], methods.find(rule).entry.label
+    """How a rule is drawn, by its place in its own table; one that listens to no one is black and dashed."""
+    table, dashes = (RULES, DASHES[:FOR_RULES]) if rule in RULES else (SYSTEMS, DASHES[FOR_RULES:])
+    listening = [name for name in table if methods.find(name).listens]
+    marker, label = MARKERS[list(table).index(rule) % len(MARKERS)], methods.find(rule).entry.label
     if rule not in listening:
-        return Style("#000000", "--", 0.9, marker, label)
-    place, styles = listening.index(rule), [(colour, dash) for dash in DASHES for colour in COLOURS]
-    return Style(*styles[place % len(styles)], 0.9 if place else 2.0, marker, label)
-
-
-def place_of(rule: str) -> int:
-    """The position of a rule among all rules, then systems."""
-    return methods.names().index(rule)
+        return Style("#000000", "--", 1.2, marker, label)
+    place, styles = listening.index(rule), [(colour, dash) for dash in dashes for colour in COLOURS]
+    first = rule == next(iter(RULES))  # the paper's
+    return Style(*styles[place % len(styles)], 2.0 if first else 0.9, marker, label)
 
 
 def figure(results: Results, title: str, path: Path, shows: Sequence[str] = ("worst_own",)) -> None:
-    """Writes a figure with a panel per attack and number shown, a line per rule, as PNG and as PDF.
-
-    Over several seeds the mean, with a band for the 95 % interval. Runs of one epoch become dots.
-    """
-    panels = [(attack, what) for attack in names_run(results, "attack", ATTACKS) for what in shows]
-    columns = min(len(panels), 2 if len(panels) in (2, 4) else 3)
-    rows = -(-len(panels) // columns)
-    size = (max(2, columns) * PANEL, 1.45 * rows + 1.0)
-    what = " and ".join(SHOWN[name] for name in shows)
-    with drawing(path, caption(results, title, what), size) as fig:
-        for i, spec in enumerate(centred(fig, len(panels), columns)):
-            ax = fig.add_subplot(spec)
-            panel(ax, results, *panels[i])
-            if len(epochs(results)) > 1 and i // columns == rows - 1:
-                ax.set_xlabel("epoch")
-            if len(shows) > 1:
-                along = ax.set_ylabel if len(epochs(results)) > 1 else ax.set_xlabel
-                along(SHOWN[panels[i][1]].partition(",")[0])
-        legend(fig, rules_of(results))
+    """Writes a figure of these numbers under each attack, as PNG and as PDF: by epoch, if several are known."""
+    (by_epoch if len(epochs(results)) > 1 else at_the_end)(results, title, path, shows)
 
 
 @contextlib.contextmanager
@@ -89,53 +76,37 @@ def drawing(path: Path, title: str, size: tuple[float, float], **layout: Any) ->
     with matplotlib.rc_context(TEXT):
         fig: Any = Figure(figsize=size, layout="constrained")
         fig.get_layout_engine().set(**layout)
-        fig.suptitle(title, fontsize=8, wrap=True)
+        fig.suptitle(title, fontsize=9, wrap=True)
         yield fig
         save(fig, path)
 
 
-def centred(fig: Any, count: int, columns: int) -> list[Any]:
-    """Places for `count` panels, the last row in the middle."""
-    rows = -(-count // columns)
-    grid, places = fig.add_gridspec(rows, 2 * columns), []
-    for i in range(count):
-        row = i // columns
-        start = 2 * (i % columns) + (rows * columns - count if row == rows - 1 else 0)
-        places.append(grid[row, start : start + 2])
-    return places
+def caption(results: Results, title: str, what: str, of_few: str = "", of_many: str = "") -> str:
+    """The title of a figure: the protocol unless it is the paper's, what is shown, and the sizes and seeds.
 
-
-def caption(results: Results, title: str, what: str) -> str:
-    """The title of a figure: the protocol unless it is the paper's, the sizes and seeds, and what is shown."""
+    `of_few` and `of_many` say how few and many seeds are drawn.
+    """
     c, liars = results[0].config, max(run.config.liars for run in results)
     head = title if (which := protocol(c)) == "protocol paper" else f"{title}, {which}"
-    return f"{head}\nN = {c.workers}, F = {liars}, {seeds_of(results)}; {what}"
+    sizes = f"{several(c.workers, 'worker')}, {several(liars, 'attacker')}, {seeds_of(results)}"
+    seeds = max(map(len, by_rule_and_attack(results)))
+    how = f"; {of_many}: 95 % interval" if seeds >= FEW else f"; {of_few}: one seed" if seeds > 1 else ""
+    return f"{head}: {what}\n{sizes}{how if of_few else ''}"
+
+
+def by_rule_and_attack(results: Results) -> list[Results]:
+    """The runs that differ in nothing but their seed."""
+    return groups(results, ("rule", "attack"))
 
 
 def seeds_of(results: Results) -> str:
-    """The seeds that were run: "seed 0", "seeds 0 to 4", "seeds 0, 2"; and whether some runs have fewer."""
-    by_run: dict[tuple[str, str], list[int]] = {}
-    for run in results:
-        by_run.setdefault((run.config.rule, run.config.attack), []).append(run.config.seed)
-    seeds = sorted({seed for some in by_run.values() for seed in some})
+    """The seeds that were run: "seed 0", "seeds 0-4", "seeds 0, 2"; and whether some runs have fewer."""
+    seeds = sorted({run.config.seed for run in results})
     if len(seeds) == 1:
         return f"seed {seeds[0]}"
     following = len(seeds) > 2 and seeds == list(range(seeds[0], seeds[-1] + 1))
-    which = f"{seeds[0]} to {seeds[-1]}" if following else ", ".join(map(str, seeds))
-    return f"seeds {which}" + (" or fewer" if min(map(len, by_run.values())) < len(seeds) else "")
-
-
-def legend(fig: Any, rules: list[str]) -> None:
-    """Draws the legend of all panels below them, in as many columns as there is room for."""
-    found = (zip(*ax.get_legend_handles_labels(), strict=True) for ax in fig.axes)
-    drawn = {label: line for pairs in found for line, label in pairs}
-    labels = [label for label in (style_of(rule).label for rule in rules) if label in drawn]
-    for columns in (4, 3, 2):
-        place = {"loc": "outside lower center", "ncols": columns, "frameon": False}
-        made = fig.legend([drawn[label] for label in labels], labels, **place)
-        if columns == 2 or made.get_window_extent().width <= fig.bbox.width:
-            return
-        made.remove()
+    which = f"{seeds[0]}-{seeds[-1]}" if following else ", ".join(map(str, seeds))
+    return f"seeds {which}" + (" or fewer" if min(map(len, by_rule_and_attack(results))) < len(seeds) else "")
 
 
 def save(fig: Any, path: Path) -> None:
@@ -157,14 +128,6 @@ def shared(results: Results) -> list[int]:
     return sorted(set(epochs(results)).intersection(*(run.evaluated for run in results)))
 
 
-def panel(ax: Any, results: Results, attack: str, what: str = "worst_own") -> None:
-    """Draws one number under one attack."""
-    rules = [r for r in rules_of(results) if curves(results, r, attack, what).size]
-    (lines if len(epochs(results)) > 1 else dots)(ax, results, rules, attack, what)
-    ax.set_title(ATTACKS[attack].label)
-    ax.grid(alpha=0.3, linewidth=0.5)
-
-
 def curves(results: Results, rule: str, attack: str, what: str) -> np.ndarray:
     """A number by seed and epoch, (seeds, epochs); NaN where it was lost."""
     runs = [run for run in select(results, rule, attack) if what in run.history]
@@ -172,49 +135,16 @@ def curves(results: Results, rule: str, attack: str, what: str) -> np.ndarray:
     return np.array([[run[epoch] for epoch in shared(runs)] for run in at], dtype=float)
 
 
-def lines(ax: Any, results: Results, rules: list[str], attack: str, what: str) -> None:
-    """Draws a line per rule, with markers at different epochs, so that curves that coincide are told apart."""
-    from matplotlib.ticker import MaxNLocator
-
-    for i, rule in reversed(list(enumerate(rules))):  # the paper's rule on top
-        x = np.array(shared(select(results, rule, attack)))
-        apart = max(1, len(x) // 5)  # epochs between two markers of a rule
-        values, style = curves(results, rule, attack, what), style_of(rule)
-        mean, half = values.mean(axis=0), np.array([interval(v) for v in values.T])
-        at = {"markersize": 3, "markevery": (place_of(rule) * apart // len(RULES) % apart, apart)}
-        if apart == 1:  # too few epochs for that: markers around each other
-            at |= {"markersize": 3 + 0.8 * min(i, 8), "fillstyle": "none" if i else "full"}
-        ax.plot(x, mean, **style._asdict(), **at)
-        if len(values) > 1:
-            low, high = band(mean, half, what)
-            ax.fill_between(x, low, high, color=style.color, alpha=0.15, linewidth=0)
-    drawn = [y for line in ax.lines for y in line.get_ydata() if y > 0] or [1]
-    if what == "highest_loss" and max(drawn) > 100 * min(drawn):  # else most would be flat
-        ax.set_yscale("log")
-    ax.set_xlim(0, epochs(results)[-1] + 1)
-    ax.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=5))
-    if is_share(what):
-        ax.set_ylim(-0.03, 1.03)  # a line at 0 is seen beside the axis
+# --- Axes ---------------------------------------------------------------------------------------------------
 
 
-def dots(ax: Any, results: Results, rules: list[str], attack: str, what: str) -> None:
-    """Draws a dot per rule, with its interval."""
-    for y, rule in enumerate(reversed(rules)):
-        values, style = curves(results, rule, attack, what)[:, -1], style_of(rule)
-        mean, half = values.mean(), None
-        if len(values) > 1:
-            low, high = band(mean, interval(values), what)
-            half = [[mean - low], [high - mean]]
-        look = {"fmt": style.marker, "markersize": 4, "color": style.color, "label": style.label}
-        ax.errorbar(mean, y, xerr=half, **look)
-    ax.set_yticks([])
-    ax.set_ylim(-0.6, len(rules) - 0.4)
-    if is_share(what):
-        ax.set_xlim(-0.03, 1.03)
+def axis_name(what: str) -> str:
+    """The name of the axis that a number is drawn along."""
+    return SHOWN[what].partition(" of ")[0]
 
 
 def is_share(what: str) -> bool:
-    """Whether a measure lies between 0 and 1."""
+    """Whether a number lies between 0 and 1."""
     return what not in ("highest_loss", "passing")
 
 
@@ -223,56 +153,204 @@ def band(mean: Any, half: Any, what: str) -> tuple[Any, Any]:
     return np.maximum(mean - half, 0), np.minimum(mean + half, 1 if is_share(what) else np.inf)
 
 
-# --- Trust, and single workers -------------------------------------------------------------------------------
+def set_scale(ax: Any, results: Results, what: str, along: str = "y") -> None:
+    """Sets the axis of a number, the same in all panels; accuracies are stretched towards 1."""
+    if what.endswith(("own", "whole")):
+        known = [value for run in results for value in run.history.get(what, []) if value is not None]
+        stretch(ax, along, (max(min(known) - 0.05, -0.05), min(max(known) + 0.02, 1.01)))
+    elif is_share(what):
+        ax.set(**{f"{along}lim": (-0.03, 1.03)})  # a line at 0 is seen beside the axis
 
 
-def trust(results: Results, rule: str, title: str, path: Path) -> None:
-    """Draws the weights c(l, k) of the first seed after a few epochs, a row of panels per attack.
+# Draws accuracies a as -log(1.1 - a), and back: 0 to 0.5 takes a quarter of an axis, as does 0.9 to 1.
+STRETCH = (lambda a: -np.log(np.maximum(1.1 - np.asarray(a), 1e-3)), lambda z: 1.1 - np.exp(-np.asarray(z)))
 
-    A row of a panel is a receiver. Attackers' columns are marked above, their rows are white: they do not
-    aggregate. A bright diagonal says that each worker keeps its own model.
+
+def stretch(ax: Any, along: str, limits: tuple[float, float]) -> None:
+    """Stretches an axis of accuracies towards 1, where rules differ."""
+    ticks = (0, 0.5, 0.8, 0.9, 1) if along == "x" else (0, 0.3, 0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.95, 1)
+    getattr(ax, f"set_{along}scale")("function", functions=STRETCH)
+    ax.set(**{f"{along}ticks": ticks, f"{along}lim": limits})
+    getattr(ax, f"{along}axis").set_major_formatter("{x:g}")
+
+
+# --- By epoch -----------------------------------------------------------------------------------------------
+
+
+def by_epoch(results: Results, title: str, path: Path, shows: Sequence[str]) -> None:
+    """Draws a panel per attack and number shown, two side by side, a line per rule."""
+    panels = [(attack, what) for attack in names_run(results, "attack", ATTACKS) for what in shows]
+    columns, tall = min(len(panels), 2), max(2.0, 0.14 * len(rules_of(results)) + 0.5)
+    rows = -(-len(panels) // columns)
+    what = " and ".join(SHOWN[name] for name in shows)
+    about = caption(results, title, what, "thin line", "band")
+    with drawing(path, about, (3.6 * columns, tall * rows + 0.5)) as fig:
+        axes = fig.subplots(rows, columns, squeeze=False).flat
+        for ax, (attack, number) in zip(axes, panels, strict=False):
+            panel(ax, results, attack, number)
+            ax.set_xlabel("epoch")
+            ax.set_ylabel(axis_name(number))
+        for ax in axes[len(panels) :]:
+            ax.remove()
+
+
+def panel(ax: Any, results: Results, attack: str, what: str = "worst_own") -> None:
+    """Draws one number under one attack: a line per rule, with its name and its last value beside it."""
+    from matplotlib.ticker import MaxNLocator
+
+    set_scale(ax, results, what)
+    rules = [rule for rule in rules_of(results) if curves(results, rule, attack, what).size]
+    means = {rule: curves(results, rule, attack, what).mean(axis=0) for rule in rules}
+    for rule in reversed(rules):  # the paper's on top
+        line(ax, results, rule, attack, what)
+    drawn = [y for mean in means.values() for y in mean if y > 0] or [1]
+    if what == "highest_loss" and max(drawn) > 100 * min(drawn):  # else most would be flat
+        ax.set_yscale("log")
+    ax.set_xlim(0, epochs(results)[-1] + 1)
+    ax.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=5))
+    ax.set_title(ATTACKS[attack].label, loc="left")
+    ax.grid(alpha=0.3, linewidth=0.5)
+    name_lines(ax, {rule: mean[-1] for rule, mean in means.items() if np.isfinite(mean[-1])})
+
+
+def line(ax: Any, results: Results, rule: str, attack: str, what: str) -> None:
+    """Draws a rule: its mean over the seeds, and its interval, or each seed as a thin line if they are few.
+
+    Rules have their markers at different epochs, so that one sees which of them coincide.
     """
-    attacks = names_run([run for run in results if run.config.rule == rule], "attack", ATTACKS)
-    runs = [select(results, rule, attack)[0] for attack in attacks]
-    at = list(runs[0].weights_at)
-    size = (max(3, len(at)) * 0.7 * PANEL + 0.9, len(runs) * 0.75 * PANEL + 0.5)
-    about = f"{title}: who trusts whom, {style_of(rule).label}"
-    how = "rows receive, columns send; a triangle marks attackers"
-    with drawing(path, caption(runs, about, how), size, h_pad=0.08) as fig:  # inches, for the marks
-        axes = fig.subplots(len(runs), len(at), squeeze=False)
-        for row, run, attack in zip(axes, runs, attacks, strict=True):
-            for ax, epoch in zip(row, at, strict=True):
-                image = matrix(ax, np.array(run.weights_at[epoch]), run.attackers)
-            row[0].set_ylabel(ATTACKS[attack].label.replace(" attack", "\nattack"))
-        for ax, epoch in zip(axes[-1], at, strict=True):
-            ax.set_xlabel(f"epoch {epoch}")
-        fig.colorbar(image, ax=list(axes.flat), shrink=0.8, label="weight")
+    x, values = np.array(shared(select(results, rule, attack))), curves(results, rule, attack, what)
+    style, mean = style_of(rule), values.mean(axis=0)
+    apart = max(1, len(x) // 5)  # epochs between two markers of a rule
+    at = methods.names().index(rule) * apart // len(RULES) % apart
+    ax.plot(x, mean, **style._asdict(), markersize=3, markevery=(at, apart))
+    if len(values) >= FEW:
+        low, high = band(mean, np.array([interval(v) for v in values.T]), what)
+        ax.fill_between(x, low, high, color=style.color, alpha=0.12, linewidth=0)
+    elif len(values) > 1:
+        ax.plot(x, values.T, color=style.color, linestyle=style.linestyle, linewidth=0.4, alpha=0.6)
 
 
-def matrix(ax: Any, C: np.ndarray, attackers: list[int]) -> Any:
-    """Draws the weights (N, N) as an image, the attackers' columns marked, and returns it."""
-    rows = np.isin(np.arange(len(C)), attackers)[:, None]
-    image = ax.imshow(np.where(rows, np.nan, C), vmin=0, vmax=1, cmap="viridis")
-    look = {"color": "#D55E00", "markersize": 3, "clip_on": False, "in_layout": False}
-    ax.plot(attackers, np.full(len(attackers), 1.06), "v", transform=ax.get_xaxis_transform(), **look)
-    ax.set_xticks([])
-    ax.set_yticks([])
-    return image
+def name_lines(ax: Any, ends: dict[str, float]) -> None:
+    """Writes each rule's marker, name and last value right of the panel, beside the end of its line."""
+    ax.get_ylim()  # settles the limits
+    rules, to_axes = sorted(ends, key=lambda rule: ends[rule]), ax.transScale + ax.transLimits
+    heights = np.array([to_axes.transform((1, ends[rule]))[1] for rule in rules])
+    places = spread(heights, min(0.105, 1 / max(1, len(rules))))
+    for rule, height, place in zip(rules, heights, places, strict=True):
+        style, at = style_of(rule), {"transform": ax.transAxes, "clip_on": False}
+        ax.plot([1, 1.04], [height, place], color=style.color, linewidth=0.6, **at)
+        ax.plot(1.07, place, style.marker, color=style.color, markersize=3.5, **at)
+        weight = "bold" if style.linewidth > 1.5 else "normal"
+        ax.text(1.1, place, f"{style.label} {ends[rule]:.2f}", va="center", fontsize=7, weight=weight, **at)
+
+
+def spread(heights: np.ndarray, gap: float) -> np.ndarray:
+    """The places in 0 to 1 nearest to these ascending heights that are at least a gap apart."""
+    steps = gap * np.arange(len(heights))
+    if not len(heights):
+        return heights
+    return isotonic_regression(heights - steps, y_min=0, y_max=1 - steps[-1]) + steps
+
+
+# --- In the end ---------------------------------------------------------------------------------------------
+
+
+def at_the_end(results: Results, title: str, path: Path, shows: Sequence[str]) -> None:
+    """Draws the numbers after the last epoch, a panel per attack and number shown."""
+
+    def draw(ax: Any, y: int, rule: str, attack: str, what: str) -> None:
+        if (values := curves(results, rule, attack, what)).size:
+            dots(ax, values[:, -1], y, rule, what)
+
+    what = " and ".join(SHOWN[name] for name in shows)
+    rule_rows(results, caption(results, title, what, "hollow dot", "bar"), path, shows, draw)
 
 
 def workers(results: Results, title: str, path: Path) -> None:
-    """Draws every normal worker's last accuracy, own split: a panel per attack, a row per rule."""
-    attacks, rules = names_run(results, "attack", ATTACKS), rules_of(results)
-    what = "every normal worker's test accuracy, own split"
-    size = (max(2.4, len(attacks)) * PANEL, 0.2 * len(rules) + 1.1)
-    with drawing(path, caption(results, title, what), size) as fig:
-        axes = fig.subplots(1, len(attacks), squeeze=False, sharey=True)[0]
-        for ax, attack in zip(axes, attacks, strict=True):
-            for y, rule in enumerate(reversed(rules)):
-                values = [a for run in select(results, rule, attack) for a in run.accuracy["own"]]
-                color, marker = style_of(rule).color, style_of(rule).marker
-                ax.plot(values, np.full(len(values), y), marker, color=color, markersize=2.5, alpha=0.5)
-            ax.set_title(ATTACKS[attack].label)
-            ax.set_xlim(-0.03, 1.03)
-            ax.grid(alpha=0.3, linewidth=0.5)
-        axes[0].set_yticks(range(len(rules)), [style_of(rule).label for rule in reversed(rules)])
+    """Draws every normal worker's last accuracy, on its own test split, a panel per attack."""
+
+    def draw(ax: Any, y: int, rule: str, attack: str, what: str) -> None:
+        values = [a for run in select(results, rule, attack) for a in run.accuracy["own"]]
+        style = style_of(rule)
+        ax.plot(values, np.full(len(values), y), style.marker, color=style.color, markersize=2.5, alpha=0.5)
+
+    what = "test accuracy of every normal worker, on its own test split"
+    rule_rows(results, caption(results, title, what), path, ("worst_own",), draw)
+
+
+def rule_rows(results: Results, title: str, path: Path, shows: Sequence[str], draw: Draw) -> None:
+    """Writes a figure: a column of panels per attack, a row of them per number, and a line per rule in each."""
+    attacks, rules = names_run(results, "attack", ATTACKS), rules_of(results)[::-1]
+    size = (1.45 * max(2, len(attacks)) + 0.9, len(shows) * (0.19 * len(rules) + 0.6) + 0.5)
+    with drawing(path, title, size) as fig:
+        axes = fig.subplots(len(shows), len(attacks), squeeze=False, sharey=True)
+        for what, row in zip(shows, axes, strict=True):
+            for attack, ax in zip(attacks, row, strict=True):
+                for y, rule in enumerate(rules):
+                    draw(ax, y, rule, attack, what)
+                set_scale(ax, results, what, "x")
+                ax.set_title(ATTACKS[attack].label.replace(" (", "\n("))
+                ax.set_xlabel(axis_name(what))
+                ax.set_ylim(-0.6, len(rules) - 0.4)
+                ax.grid(alpha=0.3, linewidth=0.5)
+        axes[0, 0].set_yticks(range(len(rules)), [style_of(rule).label for rule in rules])
+
+
+def dots(ax: Any, values: np.ndarray, y: float, rule: str, what: str) -> None:
+    """Draws a rule's mean, with its interval, or with a hollow dot per seed if they are few.
+
+    A dotted line marks the mean of a rule that listens to no one, to compare the others with.
+    """
+    style, mean, half = style_of(rule), values.mean(), None
+    if len(values) >= FEW:
+        low, high = band(mean, interval(values), what)
+        half = [[mean - low], [high - mean]]
+    elif len(values) > 1:
+        ax.plot(values, np.full(len(values), y), "o", mfc="none", color=style.color, markersize=3, mew=0.6)
+    ax.errorbar(mean, y, xerr=half, fmt=style.marker, markersize=4.5, color=style.color)
+    if not methods.find(rule).listens:
+        ax.axvline(mean, color=style.color, linestyle=":", linewidth=0.8, zorder=0)
+
+
+# --- Trust --------------------------------------------------------------------------------------------------
+
+
+def trust(results: Results, rule: str, title: str, path: Path) -> None:
+    """Draws the weights c(l, k) of the first seed after a few epochs, a row of panels per attack."""
+    attacks = names_run([run for run in results if run.config.rule == rule], "attack", ATTACKS)
+    runs = [select(results, rule, attack)[0] for attack in attacks]
+    at, N = list(runs[0].weights_at), runs[0].config.workers
+    what = f"the weight that each normal worker gives to every model under {style_of(rule).label}"
+    tall = [N - run.config.liars + 0.4 * N for run in runs]  # with room for the numbers
+    size = (max(3, len(at)) * (0.5 + 0.11 * N) + 0.9, 0.12 * sum(tall) + 0.8)
+    with drawing(path, caption(runs, title, what), size) as fig:
+        axes = fig.subplots(len(runs), len(at), squeeze=False, height_ratios=tall)
+        for row, run, attack in zip(axes, runs, attacks, strict=True):
+            for ax, epoch in zip(row, at, strict=True):
+                image = matrix(ax, np.array(run.weights_at[epoch]), run.attackers)
+                ax.set_title(f"{attack}, epoch {epoch}")
+            row[0].set_ylabel("receiver")
+        for ax in axes[-1]:
+            ax.set_xlabel(SENDERS)
+        fig.colorbar(image, ax=list(axes.flat), shrink=0.5, label="weight")
+
+
+SENDERS = "sender (x: attacker)"
+
+
+def matrix(ax: Any, C: np.ndarray, attackers: list[int]) -> Any:
+    """Draws the weights (N, N) of the normal receivers as an image, and returns it.
+
+    Normal workers come first, so that the weight on one's own model is on the diagonal; attackers, who
+    aggregate nothing and have no row, are columns on the right with an x below their number.
+    """
+    normal = [k for k in range(len(C)) if k not in attackers]
+    image = ax.imshow(C[np.ix_(normal, [*normal, *attackers])], vmin=0, vmax=1, cmap="Greys")
+    names = [*map(str, normal), *(f"{k}\nx" for k in attackers)]
+    every = 1 + len(C) // 15  # as many as can be read
+    for along, some in (("x", names), ("y", names[: len(normal)])):
+        ax.set(**{f"{along}ticks": range(0, len(some), every), f"{along}ticklabels": some[::every]})
+    ax.tick_params(labelsize=6, length=0, pad=1)
+    if attackers:
+        ax.axvline(len(normal) - 0.5, color="#D55E00", linewidth=1.2)
+    return image
