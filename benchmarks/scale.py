@@ -86,7 +86,7 @@ def figure(results: dict[str, Any], path: Path) -> None:
     """Time and memory of the three sweeps, on logarithmic axes. Raises ImportError without matplotlib."""
     from matplotlib.figure import Figure
 
-    fig = Figure(figsize=(11, 6), layout="constrained")
+    fig = Figure(figsize=(7.5, 4.4), layout="constrained")
     axes = fig.subplots(2, len(results), sharey="row", sharex="col", squeeze=False)
     for i, (name, sweep) in enumerate(results.items()):
         x = sweep["x"]
@@ -99,7 +99,7 @@ def figure(results: dict[str, Any], path: Path) -> None:
         axes[1, i].set_xlabel(
             {"neighbours": "neighbours, |N_k|", "parameters": "parameters, d"}.get(name, name)
         )
-    fig.savefig(path, dpi=100)
+    fig.savefig(path, dpi=180)
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -156,19 +156,19 @@ def picture(results: Gaps, attack: str, attackers: int, seed: int, path: Path) -
     from matplotlib.figure import Figure
 
     limit = bound(problem(seed)[0])
-    fig = Figure(figsize=(14, 5), layout="constrained")
+    fig = Figure(figsize=(10.5, 4.4), layout="constrained")
     *planes, right = fig.subplots(1, 3)
     for ax, rule in zip(planes, DRAWN, strict=True):
         plane(ax, rule, attack, attackers, seed)
         gap = settled(results[rule, attack])
         side = "above" if gap > limit else "below"
-        ax.set_title(f"{rule}: gap {gap:.2f}, {side} the bound {limit:.2f}", color=style_of(rule).color)
+        ax.set_title(f"{rule}: gap {gap:.2f}\n{side} the bound {limit:.2f}", color=style_of(rule).color)
     by_round(right, {rule: results[rule, attack] for rule in (*DRAWN, "local")}, limit)
-    fig.legend(*planes[0].get_legend_handles_labels(), loc="outside lower center", ncols=6, frameon=False)
+    fig.legend(*planes[0].get_legend_handles_labels(), loc="outside lower center", ncols=3, frameon=False)
     liars = f"{attackers} of them lie ({attack})" if attackers and ATTACKS[attack].lies else "nobody lies"
-    fig.suptitle(f"{N} workers look for their optima in the plane; {liars}", fontsize=15)
+    fig.suptitle(f"{N} workers look for their optima in the plane; {liars}", fontsize=13)
     buffer = io.BytesIO()
-    fig.savefig(buffer, dpi=120, format="png")
+    fig.savefig(buffer, dpi=160, format="png")
     write(path, buffer.getvalue())
 
 

@@ -251,14 +251,17 @@ def seeds_of(some: list[dict[int, float]]) -> str:
 
 
 def table(rows: list[list[str]], markdown: bool) -> str:
-    """The rows as a table, in text or in Markdown; the first is the header."""
+    """The rows as a table, in text or in Markdown; the first is the header. In text the last column wraps."""
     if markdown:
         rows = [rows[0], ["---"] * len(rows[0]), *rows[1:]]
         return "\n".join(f"| {' | '.join(row)} |" for row in rows)
-    widths = [1 + max(map(len, column)) for column in zip(*rows, strict=True)]
-    return "\n".join(
-        "".join(f"{text:{w}}" for text, w in zip(row, widths, strict=True)).rstrip() for row in rows
-    )
+    widths = [1 + max(map(len, column)) for column in zip(*rows, strict=True)][:-1]
+    lines = []
+    for *row, last in rows:
+        first = "".join(f"{text:{w}}" for text, w in zip(row, widths, strict=True))
+        look: Any = {"subsequent_indent": " " * sum(widths), "break_on_hyphens": False}
+        lines.append(textwrap.fill(last, WIDTH, initial_indent=first, **look))
+    return "\n".join(lines)
 
 
 def claims(settings: list[Setting], markdown: bool) -> str:
@@ -280,16 +283,18 @@ def indented(text: str, first: str = "  ") -> str:
 
 
 def columns(s: Setting, markdown: bool) -> str:
-    """A table: under each attack adaptive, the best of the others, and the rules not told from adaptive."""
-    rows = [["attack", "seeds", "adaptive", "best other", "not told from adaptive", "local"]]
+    """A table: under each attack adaptive, the best of the others, and the rules not distinguished from it."""
+    rows = [["attack", "seeds", "adaptive", "local", "best other", "not distinguished"]]
     for attack in s.columns:
         column, numbers = judged(s, attack), compared(s, attack)
         others = [rule for rule in numbers if rule != "adaptive"]
         other = f"{number(numbers[highest(numbers)])} {highest(numbers)}" if others else "-"
         level = level_with("adaptive", numbers) if can_tell(numbers) else set()
         alike = " ".join(rule for rule in others if rule in level) or ("none" if level else "-")
+        alike = "all" if others and level >= set(others) else alike
         seeds = seeds_of(list(column.values())).split(" seed")[0].replace(" to ", "-")
-        rows.append([attack, seeds, number(column.get("adaptive")), other, alike, number(column.get("local"))])
+        ours, alone = (number(column.get(rule)) for rule in ("adaptive", "local"))
+        rows.append([attack, seeds, ours, alone, other, alike])
     return table(rows, markdown)
 
 

@@ -157,10 +157,10 @@ def table(results: Results) -> str:
 
 def draw(results: Results, path: Path) -> None:
     """Writes a picture with a column for what varies, a row for the test data; bands are 95 % intervals."""
-    words = {"rows": "rows per worker", "skew": "skew of the labels", "attackers": "attackers of 8"}
+    words = {"rows": "rows per worker", "skew": "skew of the labels", "attackers": "attackers among 8 workers"}
     gains = [gain_of(results, at).mean() for *_, at in points()]
     most = max(gains, key=abs)
-    title = f"With adaptive, own accuracy is never more than {abs(most):.2f} away from local's"
+    title = f"With adaptive, own accuracy is on average within {abs(most):.2f} of local's at every point"
     facts = "Spambase, 8 workers, sign-flip; mean over the normal workers; band: 95 % interval of 10 seeds"
     with drawing(path, f"{title}\n{facts}", (6.8, 4.2)) as fig:
         axes = fig.subplots(len(MEASURES), len(VARIED), sharey="row", sharex="col")

@@ -4,8 +4,8 @@
     python studies/pictures.py trust har            # some
     python studies/pictures.py --collect FOLDER     # first keeps the curves of the runs in a folder, then draws
 
-A picture holds a digest of what it was drawn from. `tests/test_pictures.py` fails if that has changed since: run
-this again. The curves are those of `python examples/spambase.py --repeats 5`.
+A picture holds a digest of what it was drawn from; `tests/test_pictures.py` fails if that has changed since.
+The curves are those of `python examples/spambase.py --repeats 5`.
 """
 
 import argparse
@@ -44,9 +44,9 @@ CURVES = KEPT / "spambase_curves.jsonl"  # a run per line, as its JSON file has 
 
 
 def collect(folder: Path, path: Path = CURVES) -> None:
-    """Keeps what is drawn of the runs in a folder: two numbers, at every epoch up to 10 and every fifth after."""
-    lines = (as_json(thinned(run)).replace("\n", "") for run in read(folder))
-    write(path, "".join(f"{line}\n" for line in lines))
+    """Keeps what is drawn of the runs in a folder: every epoch up to 10, and every fifth after."""
+    runs = (json.loads(as_json(thinned(run))) for run in read(folder))
+    write(path, "".join(json.dumps(run, separators=(",", ":")) + "\n" for run in runs))
 
 
 def thinned(run: RunResult) -> RunResult:
@@ -89,14 +89,19 @@ def in_the_end(name: str, attackers: int, which: str) -> Callable[[Path], None]:
 
     def draw(path: Path) -> None:
         runs = setting(name, attackers, which)
-        figures.figure(runs, TASKS[runs[0].config.task].title, path)
+        figures.figure(runs, title_of(runs), path)
 
     return draw
 
 
+def title_of(runs: Results) -> str:
+    """The task, below a sentence on who loses least under its worst attack."""
+    return f"{systems.answer(runs)}\n{TASKS[runs[0].config.task].title}"
+
+
 def by_epoch(path: Path) -> None:
     """Draws the accuracy on Spambase by epoch."""
-    figures.figure(curves(), TASKS["spambase"].title, path)
+    figures.figure(curves(), title_of(curves()), path)
 
 
 def trust(path: Path) -> None:
@@ -104,16 +109,17 @@ def trust(path: Path) -> None:
     runs = [run for run in curves() if run.config.rule == "adaptive"]
     alone, receivers = listening_to_nobody(runs)
     last, one = runs[0].config.epochs, select(runs, "adaptive", "sign-flip")[0]
-    title = f"In the end nobody listens: {alone} of {receivers} receivers give their own model all the weight"
-    facts = f"adaptive on Spambase, epoch {last}, all attacks, {figures.seeds_of(runs)}"
-    with drawing(path, f"{title}\n({facts})", (6, 2.5)) as fig:
-        *maps, right = fig.subplots(1, 4, width_ratios=(1, 1, 1, 1.25))
+    title = f"In the end {alone} of {receivers} receivers give their own model all the weight"
+    facts = (
+        f"adaptive on Spambase, epoch {last}, all attacks, {figures.seeds_of(runs)}; black: weight 1, white: 0"
+    )
+    with drawing(path, f"{title}\n{facts}", (6, 2.4)) as fig:
+        *maps, right = fig.subplots(1, 4)
         for ax, epoch in zip(maps, (1, last // 4, last), strict=True):
-            image = figures.matrix(ax, np.array(one.weights_at[epoch]), one.attackers)
+            figures.matrix(ax, np.array(one.weights_at[epoch]), one.attackers)
             ax.set_title(f"sign-flip, epoch {epoch}")
             ax.set_xlabel(figures.SENDERS)
         maps[0].set_ylabel("receiver")
-        fig.colorbar(image, ax=maps, location="bottom", shrink=0.5, aspect=30, label="weight")
         passing(right, runs)
 
 
@@ -131,16 +137,13 @@ def normal(run: RunResult) -> list[int]:
 def passing(ax: Any, runs: Results) -> None:
     """Draws how many neighbours pass the filter of adaptive by epoch, a line per attack."""
     for i, attack in enumerate(names_run(runs, "attack", ATTACKS)):
-        x, y = (
-            select(runs, "adaptive", attack)[0].evaluated,
-            figures.curves(runs, "adaptive", attack, "passing"),
-        )
+        y = figures.curves(runs, "adaptive", attack, "passing")
         look = {"color": f"{0.12 * i}", "linewidth": 0.9, "markersize": 3, "markevery": (i, 6)}
-        ax.plot(x, y.mean(axis=0), MARKERS[i] + "-", label=attack, **look)
+        ax.plot(runs[0].evaluated, y.mean(axis=0), MARKERS[i] + "-", label=attack, **look)
     ax.set_xscale("log")
     ax.set_xticks([1, 10, 100], ["1", "10", "100"])
-    ax.set(xlabel="epoch", title=f"neighbours heard, of {runs[0].config.workers - 1}", ylim=(0, None))
-    ax.legend(frameon=False, fontsize=7, handlelength=1.2, labelspacing=0.2)
+    ax.set(xlabel="epoch", title=f"models heard, of {runs[0].config.workers - 1}", ylim=(0, 3))
+    ax.legend(frameon=False, fontsize=6.5, handlelength=1.2, labelspacing=0.2, loc="upper right")
     ax.grid(alpha=0.3, linewidth=0.5)
 
 
@@ -151,22 +154,23 @@ def result_files() -> list[Path]:
 
 def adaptive_minus_local(path: Path) -> None:
     """Draws how far adaptive is above local, paired by seed, for all settings and attacks that have both."""
-    settings = [(s, found) for s in claims.read(result_files()) if (found := differences(s))]
-    rows = 0.42 * len(settings)
-    with drawing(path, verdict([found for _, found in settings]), (7, rows + 1.4)) as fig:
+    settings = [(s, found) for s in claims.read(result_files()) if (found := differences(s))][::-1]
+    with drawing(path, verdict(settings), (7, 0.4 * len(settings) + 1.4)) as fig:
         ax = fig.subplots()
-        for y, (_, found) in enumerate(reversed(settings)):
+        for y, (_, found) in enumerate(settings):
             for attack, by_seed in found.items():
                 difference(ax, y, attack, by_seed)
             ax.axhline(y + 0.5, color="0.85", linewidth=0.6)
-        names = [s.caption.split(", ", 2) for s, _ in reversed(settings)]
-        ax.set_yticks(range(len(names)), [f"{task}, {liars}\n{rest}" for task, liars, rest in names])
+        names = [s.caption.split(", ", 2) for s, _ in settings]
+        ax.set_yticks(
+            range(len(names)), [f"{task}, {liars}\n{rest}" for task, liars, rest in names], fontsize=7
+        )
         ax.axvline(0, color="black", linewidth=0.8)
-        ax.set(ylim=(-0.5, len(settings) - 0.5), xlabel="adaptive minus local: accuracy of the worst worker")
+        ax.set(ylim=(-0.5, len(names) - 0.5), xlabel="adaptive minus local: test accuracy of the worst worker")
         ax.grid(axis="x", alpha=0.3, linewidth=0.5)
         ax.tick_params(axis="y", length=0)
-        handles, labels = ax.get_legend_handles_labels()
-        once = dict(zip(labels, handles, strict=True))
+        drawn = dict(zip(*ax.get_legend_handles_labels()[::-1], strict=True))
+        once = {attack: drawn[attack] for attack in ATTACKS if attack in drawn}
         fig.legend(once.values(), once, loc="outside lower center", ncols=len(once), frameon=False)
 
 
@@ -180,17 +184,20 @@ def differences(s: claims.Setting) -> dict[str, list[float]]:
     return found
 
 
-def verdict(found: list[dict[str, list[float]]]) -> str:
-    """The title: in how many comparisons a paired t-test, corrected by Holm, tells adaptive from local."""
-    tested = [by_seed for some in found for by_seed in some.values() if len(by_seed) > 1]
+def verdict(settings: list[tuple[claims.Setting, dict[str, list[float]]]]) -> str:
+    """The title: the lowest and the highest mean under each protocol, and how many of all are certain."""
+    found = [(protocol(s.config), by_seed) for s, some in settings for by_seed in some.values()]
+    means: dict[str, list[float]] = {}
+    for which, by_seed in found:
+        means.setdefault(which, []).append(float(np.mean(by_seed)))
+    words = {"protocol paper": "the paper's protocol", "protocol released": "the released code's"}
+    ends = {which: f"{min(means[which]):+.2f} to {max(means[which]):+.2f}" for which in words if which in means}
+    gains = ",\n".join(f"{span} under {words[which]}" for which, span in ends.items())
+    tested = [by_seed for _, by_seed in found if len(by_seed) > 1]
     p = holm([paired_p(by_seed, [0.0] * len(by_seed)) for by_seed in tested])
-    certain = [np.mean(by_seed) for by_seed, p_one in zip(tested, p, strict=True) if p_one < 1 - CONFIDENCE]
-    ahead, behind = sum(mean > 0 for mean in certain), sum(mean < 0 for mean in certain)
-    facts = (
-        f"paired t-test, Holm, 5 %; bar: 95 % interval; hollow dot: one seed, where there are fewer than {FEW}"
-    )
-    where = f"in {ahead or 'none'} of {len(tested)} comparisons, and surely below it in {behind or 'none'}"
-    return f"adaptive is surely above local {where}\n({facts})"
+    certain = sum(p_one < 1 - CONFIDENCE for p_one in p)
+    test = f"certain (paired t-test, Holm, 5 %): {certain or 'none'} of {len(tested)}"
+    return f"adaptive minus local: {gains}\n{test}; bar: 95 % interval; hollow dot: one of few seeds"
 
 
 def difference(ax: Any, y: float, attack: str, by_seed: list[float]) -> None:

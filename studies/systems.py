@@ -131,7 +131,7 @@ def show(path: Path = CSV, page: Path = PAGE) -> None:
 
 
 def draw(results: Results, task: str, path: Path) -> None:
-    """Writes the heat maps of a task, rule by attack: worst own and mean whole, for each number of attackers."""
+    """Writes the heat maps of a task, rule by attack: worst own, mean whole, for each number of attackers."""
     from matplotlib.colors import FuncNorm
 
     found = {f: some for (name, f), some in parts(results).items() if name == task}
@@ -139,33 +139,29 @@ def draw(results: Results, task: str, path: Path) -> None:
     maps = [(f, measure) for f in found for measure in ("worst_own", "mean_whole")]
     attacks = {f: names_run(some, "attack", ATTACKS) for f, some in found.items()}
     wide = [len(attacks[f]) for f, _ in maps]
-    facts = f"{found[first][0].config.epochs} epochs, {seeds(results_of(results, task))}; higher is better"
-    title = f"{TASKS[task].title}: {best_of(found[first], order, first)}\n{facts}"
-    size = (2.2 + 0.37 * sum(wide) + 0.15 * len(wide), 1.5 + 0.155 * len(order))
+    facts = f"{found[first][0].config.epochs} epochs, {seeds(found[first])}; bold: the paper's; empty: not run"
+    title = f"{answer(found[first])}\n{TASKS[task].title}, test accuracy, {facts}"
+    size = (max(5.2, 2.2 + 0.37 * sum(wide) + 0.15 * len(wide)), 1.3 + 0.155 * len(order))
+    top = max(run.last("worst_own") for run in results if run.config.task == task)
     with drawing(path, title, size) as fig:
         axes = fig.subplots(1, len(maps), squeeze=False, sharey=True, width_ratios=wide)[0]
         for ax, (f, measure) in zip(axes, maps, strict=True):
-            heat_map(ax, found[f], order, attacks[f], measure, FuncNorm(STRETCH, 0, 1))
-            ax.set_title(f"{MAPS[measure]},\n{several(f, 'attacker')}", fontsize=7)
+            heat_map(ax, found[f], order, attacks[f], measure, FuncNorm(STRETCH, 0, top))
+            ax.set_title(f"{MAPS[measure]}\n{several(f, 'attacker')}")
         axes[0].set_yticks(range(len(order)), order)
         for text, rule in zip(axes[0].get_yticklabels(), order, strict=True):
             text.set_weight("bold" if rule in methods.RULES else "normal")
 
 
-MAPS = {"worst_own": "worst, own data", "mean_whole": "mean, all data"}
+MAPS = {"worst_own": "worst worker, own data", "mean_whole": "mean, all data"}
 
 
-def results_of(results: Results, task: str) -> Results:
-    """The runs of a task."""
-    return [run for run in results if run.config.task == task]
-
-
-def best_of(results: Results, order: list[str], attackers: int) -> str:
-    """A sentence on the rule that loses least under its worst attack, beside adaptive and local."""
-    lowest = {rule: min(known(results, rule)) for rule in order}
-    which = [order[0], *(rule for rule in ("adaptive", "local") if rule in order[1:])]
-    said = ", ".join(f"{rule} {lowest[rule]:.2f}" for rule in which)
-    return f"lowest accuracy of the worst worker under any attack, {attackers} attackers: {said}"
+def answer(results: Results) -> str:
+    """A sentence on three rules: the one that loses least in its worst case, adaptive and local."""
+    order = ranked(results)
+    named = [rule for rule in dict.fromkeys([order[0], "adaptive", "local", *order]) if rule in order]
+    said = ", ".join(f"{rule} {min(known(results, rule)):.2f}" for rule in named[:3])
+    return f"Accuracy in the worst of these cases: {said}"
 
 
 def known(results: Results, rule: str) -> list[float]:
@@ -183,11 +179,11 @@ def ranked(results: Results) -> list[str]:
 def heat_map(ax: Any, results: Results, rules: list[str], attacks: list[str], measure: str, norm: Any) -> None:
     """Draws a measure, rule by attack, with its numbers; a cell is empty where nothing was run."""
     scores = [[mean(results, rule, attack, measure) for attack in attacks] for rule in rules]
-    ax.imshow(np.array(scores, dtype=float), norm=norm, cmap="cividis", aspect="auto")
+    ax.imshow(np.array(scores, dtype=float), norm=norm, cmap="viridis", aspect="auto")
     for i, row in enumerate(scores):
         for j, score in enumerate(row):
             if score is not None:
-                colour = "black" if score > 0.7 else "white"
+                colour = "black" if norm(score) > 0.55 else "white"
                 ax.text(j, i, f"{score:.2f}", ha="center", va="center", fontsize=6.5, color=colour)
     ax.set_xticks(range(len(attacks)), attacks, rotation=45, ha="right", rotation_mode="anchor")
     ax.tick_params(length=0)

@@ -2,11 +2,15 @@
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
-from some_results import GRID, ONE_SEED, as_released, at_the_end, losing, result, with_options
+from hypothesis import given
+from hypothesis import strategies as st
+from some_results import BY_DEFAULT, GRID, ONE_SEED, as_released, at_the_end, losing, result, with_options
 
 from refimpl.aggregate import RULES
-from refimpl.experiments import figures, tables
+from refimpl.attacks import ATTACKS
+from refimpl.experiments import figures
 from refimpl.related import SYSTEMS
 
 
@@ -27,25 +31,33 @@ def test_the_caption_says_what_the_panels_have_in_common(monkeypatch):
     alone = [run for run in GRID if run.config.attack == "none" and run.config.seed == 0]
     figures.figure(alone, "A title", None, ("highest_loss", "worst_own"))
     assert made == [
-        "A title\nN = 10, F = 3, seeds 0, 1; worst test accuracy, own split",
-        "A title\nN = 10, F = 0, seed 0; highest training loss and worst test accuracy, own split",
+        "A title\ntest accuracy of the worst normal worker, own test split; "
+        "10 workers, 3 attackers, seeds 0, 1; thin line: one seed",
+        "A title\ntraining loss of the worst normal worker and test accuracy of the worst normal worker, "
+        "own test split; 10 workers, 0 attackers, seed 0",
     ]
 
 
-def test_panels_of_the_last_row_are_centred():
-    matplotlib = pytest.importorskip("matplotlib.figure", reason="matplotlib is an extra")
-    places = figures.centred(matplotlib.Figure(), 5, 3)
-    assert [(p.rowspan.start, p.colspan.start, p.colspan.stop) for p in places] == [
-        (0, 0, 2), (0, 2, 4), (0, 4, 6), (1, 1, 3), (1, 3, 5)
-    ]  # fmt: skip
+@pytest.fixture
+def drawn(monkeypatch):
+    """The figures that are made, instead of written."""
+    pytest.importorskip("matplotlib", reason="matplotlib is an extra")
+    made = []
+    monkeypatch.setattr(figures, "save", lambda fig, path: made.append(fig))
+    return made
 
 
-def test_one_epoch_is_drawn_as_dots():
-    matplotlib = pytest.importorskip("matplotlib.figure", reason="matplotlib is an extra")
-    once = list(map(at_the_end, GRID))
-    ax = matplotlib.Figure().subplots()
-    figures.panel(ax, once, "foe")
-    assert [bar.get_label() for bar in ax.containers][::-1] == [rule.label for rule in RULES.values()]
+def lines_of(ax):
+    """The lines of the rules by their name, the last drawn first, without what is written beside the panel."""
+    return {line.get_label(): line for line in ax.lines[::-1] if not line.get_label().startswith("_")}
+
+
+def test_one_epoch_is_drawn_as_a_line_of_dots_per_rule(drawn):
+    figures.figure(list(map(at_the_end, GRID)), "A title", None, ("worst_own", "mean_own"))
+    (fig,) = drawn
+    assert len(fig.axes) == 2 * len(BY_DEFAULT)
+    assert [text.get_text() for text in fig.axes[0].get_yticklabels()] == list(RULES)[::-1]
+    assert {ax.get_xlabel() for ax in fig.axes} == {"test accuracy"}
 
 
 def test_curves_are_drawn_at_the_epochs_that_were_evaluated():
@@ -61,37 +73,68 @@ def test_curves_that_coincide_have_their_markers_at_other_epochs():
     same = {m: [0.5] * 40 for m in ("worst_own", "not_finite")}
     ax = matplotlib.Figure().subplots()
     figures.panel(ax, [replace(run, history=same, evaluated=list(range(1, 41))) for run in ONE_SEED], "foe")
-    assert len({line.get_markevery() for line in ax.lines}) == len(RULES)
-    assert len({line.get_marker() for line in ax.lines}) == len(RULES)
+    assert len({line.get_markevery() for line in lines_of(ax).values()}) == len(RULES)
+    assert len({line.get_marker() for line in lines_of(ax).values()}) == len(RULES)
 
 
 def test_a_panel_has_a_line_per_rule_and_the_paper_s_on_top():
     matplotlib = pytest.importorskip("matplotlib.figure", reason="matplotlib is an extra")
     ax = matplotlib.Figure().subplots()
     figures.panel(ax, GRID, "foe")
-    assert ax.get_title() == "Fall-of-empire attack"
-    assert [line.get_label() for line in ax.lines][::-1] == [rule.label for rule in RULES.values()]
-    assert ax.lines[-1].get_ydata().tolist() == pytest.approx([0.1, 0.51])
+    assert ax.get_title("left") == "foe (Fall of Empires)"
+    assert list(lines_of(ax)) == list(RULES)
+    assert lines_of(ax)["adaptive"].get_ydata().tolist() == pytest.approx([0.1, 0.51])
 
 
-def test_bands_end_where_the_numbers_do():
+def test_each_line_has_its_name_and_last_value_beside_it_apart_from_the_others():
     matplotlib = pytest.importorskip("matplotlib.figure", reason="matplotlib is an extra")
-    wild = [losing("krum", "foe", seed, 0.1 + 5 * seed) for seed in (0, 1)]
-    for run, worst in zip(wild, (0.1, 0.9)):
-        run.history.update(worst_own=[0.1, worst])
+    ax = matplotlib.Figure().subplots()
+    figures.panel(ax, ONE_SEED, "foe")
+    assert [text.get_text() for text in ax.texts] == [
+        f"{rule} {0.5 + 0.01 * i:.2f}" for i, rule in enumerate(RULES)
+    ]
+    heights = [text.get_position()[1] for text in ax.texts]
+    assert np.diff(heights).min() > 0.1
+    assert 0 <= heights[0] < heights[-1] <= 1
+
+
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=40))
+def test_names_are_spread_in_their_order_inside_the_panel(heights):
+    heights, gap = np.sort(heights), 1 / 40
+    places = figures.spread(heights, gap)
+    assert (np.diff(places) >= gap - 1e-9).all()
+    assert -1e-9 <= places.min() <= places.max() <= 1 + 1e-9
+    if (np.diff(heights) >= gap).all():
+        np.testing.assert_allclose(places, heights, atol=1e-9)
+
+
+def test_few_seeds_are_lines_of_their_own_and_many_an_interval():
+    matplotlib = pytest.importorskip("matplotlib.figure", reason="matplotlib is an extra")
+    seeds = [result("krum", "foe", seed, 0.5 + 0.1 * seed) for seed in range(figures.FEW)]
+    few, many = matplotlib.Figure().subplots(2)
+    figures.panel(few, seeds[:-1], "foe")
+    figures.panel(many, seeds, "foe")
+    assert [text.get_text() for ax in (few, many) for text in ax.texts] == ["krum 0.65", "krum 0.70±0.20"]
+    assert len(few.lines) == len(many.lines) + len(seeds) - 1
+
+
+def test_an_axis_of_accuracies_has_room_where_rules_differ():
+    forward, back = figures.STRETCH
+    a = np.linspace(0, 1, 11)
+    np.testing.assert_allclose(back(forward(a)), a, atol=1e-12)
+    assert (np.diff(forward(a), n=2) > 0).all()
+
+
+def test_intervals_end_where_the_numbers_do():
+    matplotlib = pytest.importorskip("matplotlib.figure", reason="matplotlib is an extra")
     ends = {}
     for what in ("worst_own", "highest_loss"):
         ax = matplotlib.Figure().subplots()
-        figures.panel(ax, wild, "foe", what)
-        (shade,) = ax.collections
-        ends[what] = shade.get_paths()[0].vertices[:, 1]
-    assert (ends["worst_own"].min(), ends["worst_own"].max()) == (0, 1)
-    assert ends["highest_loss"].min() == 0
-    assert ends["highest_loss"].max() > 5
-    ax = matplotlib.Figure().subplots()
-    figures.dots(ax, wild, ["krum"], "foe", "worst_own")
-    (bars,) = ax.collections
-    assert bars.get_segments()[0][:, 0].tolist() == pytest.approx([0, 1])
+        figures.dots(ax, np.array([0.01, 0.01, 0.9, 0.9, 0.9]), 0, "krum", what)
+        (bars,) = ax.collections
+        ends[what] = bars.get_segments()[0][:, 0].tolist()
+    assert ends["worst_own"] == pytest.approx([0, 1])
+    assert ends["highest_loss"] == pytest.approx([0, 1.15], abs=0.01)
 
 
 def test_losses_of_different_magnitude_are_all_seen():
@@ -105,21 +148,23 @@ def test_losses_of_different_magnitude_are_all_seen():
 
 
 def test_every_rule_has_a_line_of_its_own_even_a_new_one(monkeypatch):
+    before = {rule: figures.style_of(rule) for rule in RULES | SYSTEMS}
     for i in range(3):
         monkeypatch.setitem(RULES, f"new {i}", RULES["median"])
+    assert before == {rule: figures.style_of(rule) for rule in before}
     styles = {rule: figures.style_of(rule) for rule in RULES | SYSTEMS}
     assert len({style[:3] for style in styles.values()}) == len(styles)
-    assert [rule for rule, style in styles.items() if style.linewidth > 1] == ["adaptive"]
+    assert [rule for rule, style in styles.items() if style.linewidth > 1.5] == ["adaptive"]
     assert styles["adaptive"].color == "#D55E00"
     assert styles["krum"][:3] == ("#7F7F7F", "-", 0.9)
-    assert styles["local"][:3] == ("#000000", "--", 0.9)
+    assert styles["local"][:3] == ("#000000", "--", 1.2)
 
 
 @pytest.mark.parametrize(
     ("seeds", "expected"),
     [
         ([[4], [4]], "seed 4"),
-        ([[0, 1, 2], [0, 1, 2]], "seeds 0 to 2"),
+        ([[0, 1, 2], [0, 1, 2]], "seeds 0-2"),
         ([[2, 0], [0, 2]], "seeds 0, 2"),
         ([[0, 1], [0]], "seeds 0, 1 or fewer"),
     ],
@@ -138,58 +183,31 @@ def test_the_title_says_what_is_of_the_released_code():
     assert titled(**as_released("spambase")) == "A title, protocol released"
 
 
-def test_dots_have_the_name_of_their_number_below(monkeypatch):
-    pytest.importorskip("matplotlib", reason="matplotlib is an extra")
-    made = []
-    monkeypatch.setattr(figures, "save", lambda fig, path: made.append(fig))
-    once = list(map(at_the_end, GRID))
-    for runs_of in (once, GRID):
-        figures.figure(runs_of, "A title", None, ("worst_own", "mean_own"))
-    dots, curves = (fig.axes[0] for fig in made)
-    assert (dots.get_xlabel(), dots.get_ylabel()) == ("worst test accuracy", "")
-    assert curves.get_ylabel() == "worst test accuracy"
-
-
-def test_systems_have_markers_of_a_usual_size_on_short_runs():
-    matplotlib = pytest.importorskip("matplotlib.figure", reason="matplotlib is an extra")
-    ax = matplotlib.Figure().subplots()
-    figures.panel(ax, [result(system, "foe", 0, 0.5) for system in SYSTEMS], "foe")
-    assert max(line.get_markersize() for line in ax.lines) < 10
-
-
 def test_runs_that_were_evaluated_at_other_epochs_share_a_panel():
     matplotlib = pytest.importorskip("matplotlib.figure", reason="matplotlib is an extra")
     ax = matplotlib.Figure().subplots()
     seldom = at_the_end(replace(result("krum", "foe", 0, 0.5), evaluated=[2, 4]))
     figures.panel(ax, [replace(result("adaptive", "foe", 0, 0.5), evaluated=[2, 4]), seldom], "foe")
-    assert [line.get_xdata().tolist() for line in ax.lines] == [[4], [2, 4]]
+    assert {rule: line.get_xdata().tolist() for rule, line in lines_of(ax).items()} == {
+        "adaptive": [2, 4],
+        "krum": [4],
+    }
     again = replace(result("adaptive", "foe", 1, 0.7), evaluated=[3, 4])  # another seed, by other code
     ax = matplotlib.Figure().subplots()
     figures.panel(ax, [replace(result("adaptive", "foe", 0, 0.5), evaluated=[2, 4]), again], "foe")
-    assert [line.get_xydata().tolist() for line in ax.lines] == [[[4, pytest.approx(0.6)]]]
+    assert lines_of(ax)["adaptive"].get_xydata().tolist() == [[4, pytest.approx(0.6)]]
 
 
-def test_the_legend_fits_below_the_panels():
-    matplotlib = pytest.importorskip("matplotlib", reason="matplotlib is an extra")
-    from matplotlib.figure import Figure
-
-    some = [run for run in GRID if run.config.rule in ("adaptive", "inverse-risk", "average", "local")]
-    with matplotlib.rc_context(figures.TEXT):
-        fig = Figure(figsize=(2 * figures.PANEL, 2), layout="constrained")
-        for ax, attack in zip(fig.subplots(1, 2), ("none", "foe")):
-            figures.panel(ax, some, attack)
-        figures.legend(fig, tables.rules_of(some))
-        (made,) = fig.legends
-        assert made.get_window_extent().width <= fig.bbox.width
-        assert len(made.get_texts()) == 4
+@pytest.mark.parametrize("table", [RULES, SYSTEMS, ATTACKS])
+def test_a_name_in_a_figure_is_the_name_that_is_typed(table):
+    assert {name: entry.label.partition(" (")[0] for name, entry in table.items()} == {n: n for n in table}
 
 
-def test_a_rule_that_the_first_panel_lacks_is_in_the_legend_too():
+def test_trust_has_a_row_per_normal_worker_and_the_attackers_on_the_right():
     matplotlib = pytest.importorskip("matplotlib.figure", reason="matplotlib is an extra")
-    names = [("krum", "none"), ("krum", "foe"), ("adaptive", "foe")]
-    some = [run for run in GRID if (run.config.rule, run.config.attack) in names]
-    fig = matplotlib.Figure()
-    for ax, attack in zip(fig.subplots(1, 2), ("none", "foe")):
-        figures.panel(ax, some, attack)
-    figures.legend(fig, tables.rules_of(some))
-    assert [text.get_text() for text in fig.legends[0].get_texts()] == ["adaptive", "Krum"]
+    ax = matplotlib.Figure().subplots()
+    C = np.arange(16).reshape(4, 4) / 16
+    image = figures.matrix(ax, C, [0, 2])
+    assert image.get_array().tolist() == C[[1, 3]][:, [1, 3, 0, 2]].tolist()
+    assert [text.get_text() for text in ax.get_yticklabels()] == ["1", "3"]
+    assert [text.get_text() for text in ax.get_xticklabels()] == ["1", "3", "0\nx", "2\nx"]

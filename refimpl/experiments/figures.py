@@ -28,10 +28,10 @@ MARKERS = "osv^D<>P"
 TEXT: Any = {"font.size": 8, "axes.titlesize": 8, "axes.linewidth": 0.6, "pdf.fonttype": 42}
 FEW = 5  # seeds: with fewer each one is drawn, for Student's interval of so few says little
 SHOWN = {  # up to the first "of": the name of the axis
-    "worst_own": "test accuracy of the worst normal worker, on its own test split",
-    "mean_own": "test accuracy of the normal workers, mean, each on its own test split",
-    "worst_whole": "test accuracy of the worst normal worker, on all test data",
-    "mean_whole": "test accuracy of the normal workers, mean, on all test data",
+    "worst_own": "test accuracy of the worst normal worker, own test split",
+    "mean_own": "test accuracy of the normal workers, mean, own test split",
+    "worst_whole": "test accuracy of the worst normal worker, all test data",
+    "mean_whole": "test accuracy of the normal workers, mean, all test data",
     "highest_loss": "training loss of the worst normal worker",
     "attacker_weight": "weight of the attackers, mean over the normal workers",
     "passing": "number of neighbours that pass the filter, mean over the normal workers",
@@ -91,7 +91,7 @@ def caption(results: Results, title: str, what: str, of_few: str = "", of_many: 
     sizes = f"{several(c.workers, 'worker')}, {several(liars, 'attacker')}, {seeds_of(results)}"
     seeds = max(map(len, by_rule_and_attack(results)))
     how = f"; {of_many}: 95 % interval" if seeds >= FEW else f"; {of_few}: one seed" if seeds > 1 else ""
-    return f"{head}: {what}\n{sizes}{how if of_few else ''}"
+    return f"{head}\n{what}; {sizes}{how if of_few else ''}"
 
 
 def by_rule_and_attack(results: Results) -> list[Results]:
@@ -157,7 +157,8 @@ def set_scale(ax: Any, results: Results, what: str, along: str = "y") -> None:
     """Sets the axis of a number, the same in all panels; accuracies are stretched towards 1."""
     if what.endswith(("own", "whole")):
         known = [value for run in results for value in run.history.get(what, []) if value is not None]
-        stretch(ax, along, (max(min(known) - 0.05, -0.05), min(max(known) + 0.02, 1.01)))
+        fitting = max(min(known) - 0.05, -0.05), min(max(known) + 0.02, 1.01)
+        stretch(ax, along, fitting if along == "y" else (-0.05, 1.01))  # bars go farther
     elif is_share(what):
         ax.set(**{f"{along}lim": (-0.03, 1.03)})  # a line at 0 is seen beside the axis
 
@@ -183,7 +184,7 @@ def by_epoch(results: Results, title: str, path: Path, shows: Sequence[str]) -> 
     columns, tall = min(len(panels), 2), max(2.0, 0.14 * len(rules_of(results)) + 0.5)
     rows = -(-len(panels) // columns)
     what = " and ".join(SHOWN[name] for name in shows)
-    about = caption(results, title, what, "thin line", "band")
+    about = caption(results, title, what, "thin line", "±")
     with drawing(path, about, (3.6 * columns, tall * rows + 0.5)) as fig:
         axes = fig.subplots(rows, columns, squeeze=False).flat
         for ax, (attack, number) in zip(axes, panels, strict=False):
@@ -200,21 +201,23 @@ def panel(ax: Any, results: Results, attack: str, what: str = "worst_own") -> No
 
     set_scale(ax, results, what)
     rules = [rule for rule in rules_of(results) if curves(results, rule, attack, what).size]
-    means = {rule: curves(results, rule, attack, what).mean(axis=0) for rule in rules}
+    numbers = {rule: curves(results, rule, attack, what) for rule in rules}
     for rule in reversed(rules):  # the paper's on top
         line(ax, results, rule, attack, what)
-    drawn = [y for mean in means.values() for y in mean if y > 0] or [1]
+    drawn = [y for values in numbers.values() for y in values.mean(axis=0) if y > 0] or [1]
     if what == "highest_loss" and max(drawn) > 100 * min(drawn):  # else most would be flat
         ax.set_yscale("log")
     ax.set_xlim(0, epochs(results)[-1] + 1)
     ax.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=5))
     ax.set_title(ATTACKS[attack].label, loc="left")
     ax.grid(alpha=0.3, linewidth=0.5)
-    name_lines(ax, {rule: mean[-1] for rule, mean in means.items() if np.isfinite(mean[-1])})
+    name_lines(
+        ax, {rule: values[:, -1] for rule, values in numbers.items() if np.isfinite(values[:, -1]).all()}
+    )
 
 
 def line(ax: Any, results: Results, rule: str, attack: str, what: str) -> None:
-    """Draws a rule: its mean over the seeds, and its interval, or each seed as a thin line if they are few.
+    """Draws a rule: its mean over the seeds, and each seed as a thin line if they are few.
 
     Rules have their markers at different epochs, so that one sees which of them coincide.
     """
@@ -223,25 +226,27 @@ def line(ax: Any, results: Results, rule: str, attack: str, what: str) -> None:
     apart = max(1, len(x) // 5)  # epochs between two markers of a rule
     at = methods.names().index(rule) * apart // len(RULES) % apart
     ax.plot(x, mean, **style._asdict(), markersize=3, markevery=(at, apart))
-    if len(values) >= FEW:
-        low, high = band(mean, np.array([interval(v) for v in values.T]), what)
-        ax.fill_between(x, low, high, color=style.color, alpha=0.12, linewidth=0)
-    elif len(values) > 1:
+    if 1 < len(values) < FEW:
         ax.plot(x, values.T, color=style.color, linestyle=style.linestyle, linewidth=0.4, alpha=0.6)
 
 
-def name_lines(ax: Any, ends: dict[str, float]) -> None:
-    """Writes each rule's marker, name and last value right of the panel, beside the end of its line."""
+def name_lines(ax: Any, ends: dict[str, np.ndarray]) -> None:
+    """Writes each rule's marker, name and last value right of the panel, beside the end of its line.
+
+    `ends` are the last values of all seeds, by rule.
+    """
     ax.get_ylim()  # settles the limits
-    rules, to_axes = sorted(ends, key=lambda rule: ends[rule]), ax.transScale + ax.transLimits
-    heights = np.array([to_axes.transform((1, ends[rule]))[1] for rule in rules])
+    rules, to_axes = sorted(ends, key=lambda rule: ends[rule].mean()), ax.transScale + ax.transLimits
+    heights = np.array([to_axes.transform((1, ends[rule].mean()))[1] for rule in rules])
     places = spread(heights, min(0.105, 1 / max(1, len(rules))))
     for rule, height, place in zip(rules, heights, places, strict=True):
         style, at = style_of(rule), {"transform": ax.transAxes, "clip_on": False}
         ax.plot([1, 1.04], [height, place], color=style.color, linewidth=0.6, **at)
         ax.plot(1.07, place, style.marker, color=style.color, markersize=3.5, **at)
         weight = "bold" if style.linewidth > 1.5 else "normal"
-        ax.text(1.1, place, f"{style.label} {ends[rule]:.2f}", va="center", fontsize=7, weight=weight, **at)
+        half = f"±{interval(ends[rule]):.2f}" if len(ends[rule]) >= FEW else ""
+        text = f"{style.label} {ends[rule].mean():.2f}{half}"
+        ax.text(1.11, place, text, va="center", fontsize=7, weight=weight, **at)
 
 
 def spread(heights: np.ndarray, gap: float) -> np.ndarray:
@@ -274,7 +279,7 @@ def workers(results: Results, title: str, path: Path) -> None:
         style = style_of(rule)
         ax.plot(values, np.full(len(values), y), style.marker, color=style.color, markersize=2.5, alpha=0.5)
 
-    what = "test accuracy of every normal worker, on its own test split"
+    what = "test accuracy of every normal worker, own test split"
     rule_rows(results, caption(results, title, what), path, ("worst_own",), draw)
 
 
