@@ -139,7 +139,8 @@ def numbers_of(results: Results, at: dict[str, Any], rule: str, measure: str) ->
 
 def gain_of(results: Results, at: dict[str, Any]) -> np.ndarray:
     """How far adaptive is above local in own accuracy, for each seed."""
-    return np.subtract(*(numbers_of(results, at, rule, "mean_own") for rule in ("adaptive", "local")))
+    ours, alone = (numbers_of(results, at, rule, "mean_own") for rule in ("adaptive", "local"))
+    return np.subtract(ours, alone)
 
 
 def table(results: Results) -> str:

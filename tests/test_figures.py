@@ -65,7 +65,7 @@ def test_curves_are_drawn_at_the_epochs_that_were_evaluated():
     ax = matplotlib.Figure().subplots()
     figures.panel(ax, [replace(run, evaluated=[5, 7]) for run in GRID], "foe")
     assert ax.lines[0].get_xdata().tolist() == [5, 7]
-    assert ax.get_xlim() == (0, 8)
+    assert ax.get_xlim() == (0, 7)
 
 
 def test_curves_that_coincide_have_their_markers_at_other_epochs():

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from sklearn.isotonic import isotonic_regression
 
 from refimpl import methods
 from refimpl.aggregate import RULES
@@ -207,7 +206,7 @@ def panel(ax: Any, results: Results, attack: str, what: str = "worst_own") -> No
     drawn = [y for values in numbers.values() for y in values.mean(axis=0) if y > 0] or [1]
     if what == "highest_loss" and max(drawn) > 100 * min(drawn):  # else most would be flat
         ax.set_yscale("log")
-    ax.set_xlim(0, epochs(results)[-1] + 1)
+    ax.set_xlim(0, epochs(results)[-1])
     ax.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=5))
     ax.set_title(ATTACKS[attack].label, loc="left")
     ax.grid(alpha=0.3, linewidth=0.5)
@@ -251,6 +250,8 @@ def name_lines(ax: Any, ends: dict[str, np.ndarray]) -> None:
 
 def spread(heights: np.ndarray, gap: float) -> np.ndarray:
     """The places in 0 to 1 nearest to these ascending heights that are at least a gap apart."""
+    from sklearn.isotonic import isotonic_regression  # type: ignore[import-untyped]
+
     steps = gap * np.arange(len(heights))
     if not len(heights):
         return heights
@@ -325,9 +326,10 @@ def trust(results: Results, rule: str, title: str, path: Path) -> None:
     attacks = names_run([run for run in results if run.config.rule == rule], "attack", ATTACKS)
     runs = [select(results, rule, attack)[0] for attack in attacks]
     at, N = list(runs[0].weights_at), runs[0].config.workers
-    what = f"the weight that each normal worker gives to every model under {style_of(rule).label}"
-    tall = [N - run.config.liars + 0.4 * N for run in runs]  # with room for the numbers
-    size = (max(3, len(at)) * (0.5 + 0.11 * N) + 0.9, 0.12 * sum(tall) + 0.8)
+    what = f"weight that a normal worker gives to a model under {rule}; right of the line: of attackers"
+    side = 1 + 0.05 * N  # inches
+    tall = [side * (1 - run.config.liars / N) + 0.6 for run in runs]  # with room for the numbers
+    size = (max(3, len(at)) * (side + 0.25) + 0.9, sum(tall) + 0.6)
     with drawing(path, caption(runs, title, what), size) as fig:
         axes = fig.subplots(len(runs), len(at), squeeze=False, height_ratios=tall)
         for row, run, attack in zip(axes, runs, attacks, strict=True):
