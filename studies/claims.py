@@ -73,6 +73,11 @@ def read(paths: list[Path]) -> list[Setting]:
     return sorted((setting(group[0].config, files) for group in groups), key=order)
 
 
+def kept_files() -> list[Path]:
+    """The files of docs/results, in the order of the tasks."""
+    return [path for task in TASKS for path in sorted((ROOT / "docs" / "results").glob(f"{task}*.csv"))]
+
+
 def whole(found: Results) -> Results:
     """The runs of one protocol or the other, without those that have only some of their differences."""
     return [run for run in found if protocol(run.config) in ("protocol paper", "protocol released")]
@@ -320,9 +325,8 @@ def main(argv: list[str] | None = None) -> int:
     p.add_argument("files", nargs="*", type=Path, help="CSV files of runs (docs/results)")
     p.add_argument("--markdown", action="store_true", help="tables for a document")
     options = p.parse_args(argv)
-    here = [path for task in TASKS for path in sorted((ROOT / "docs" / "results").glob(f"{task}*.csv"))]
     try:
-        settings = read(options.files or here)
+        settings = read(options.files or kept_files())
     except (OSError, ValueError) as error:
         print(f"{p.prog}: {error}", file=sys.stderr)
         return 2

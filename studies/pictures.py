@@ -31,7 +31,7 @@ from refimpl.experiments import figures
 from refimpl.experiments.atomic import write
 from refimpl.experiments.figures import FEW, MARKERS, drawing
 from refimpl.experiments.process import ended
-from refimpl.experiments.results import Results, RunResult, as_json, from_json, protocol, read
+from refimpl.experiments.results import Results, RunResult, as_json, from_json, groups, protocol, read
 from refimpl.experiments.statistics import CONFIDENCE, holm, interval, paired_p
 from refimpl.experiments.tables import names_run, select
 from refimpl.experiments.tasks import TASKS
@@ -77,11 +77,12 @@ def curves() -> Results:
 
 
 def setting(name: str, attackers: int, which: str) -> Results:
-    """The runs of a file that belong to a number of attackers and a protocol, with the task's own risk."""
+    """The runs of a file with so many attackers under a protocol; of several such settings, the largest."""
     runs = read(KEPT / name)
     wanted = (attackers, f"protocol {which}")
-    c = next(run.config for run in runs if (run.config.attackers, protocol(run.config)) == wanted)
-    return [run for run in runs if claims.belongs(run.config, c)]
+    found = [run for run in runs if (run.config.attackers, protocol(run.config)) == wanted]
+    most, *_ = max(groups(found), key=len)
+    return [run for run in runs if claims.belongs(run.config, most.config)]
 
 
 def in_the_end(name: str, attackers: int, which: str) -> Callable[[Path], None]:
@@ -110,10 +111,8 @@ def trust(path: Path) -> None:
     alone, receivers = listening_to_nobody(runs)
     last, one = runs[0].config.epochs, select(runs, "adaptive", "sign-flip")[0]
     title = f"In the end {alone} of {receivers} receivers give their own model all the weight"
-    facts = (
-        f"adaptive on Spambase, epoch {last}, all attacks, {figures.seeds_of(runs)}; black: weight 1, white: 0"
-    )
-    with drawing(path, f"{title}\n{facts}", (6, 2.4)) as fig:
+    facts = f"adaptive on Spambase, epoch {last}, all attacks, {figures.seeds_of(runs)}"
+    with drawing(path, f"{title}\n{facts}; black: weight 1, white: 0", (6, 2.4)) as fig:
         *maps, right = fig.subplots(1, 4)
         for ax, epoch in zip(maps, (1, last // 4, last), strict=True):
             figures.matrix(ax, np.array(one.weights_at[epoch]), one.attackers)
@@ -147,14 +146,9 @@ def passing(ax: Any, runs: Results) -> None:
     ax.grid(alpha=0.3, linewidth=0.5)
 
 
-def result_files() -> list[Path]:
-    """The files that the paper's claims are judged by."""
-    return [path for task in TASKS for path in sorted(KEPT.glob(f"{task}*.csv"))]
-
-
 def adaptive_minus_local(path: Path) -> None:
     """Draws how far adaptive is above local, paired by seed, for all settings and attacks that have both."""
-    settings = [(s, found) for s in claims.read(result_files()) if (found := differences(s))][::-1]
+    settings = [(s, found) for s in claims.read(claims.kept_files()) if (found := differences(s))][::-1]
     with drawing(path, verdict(settings), (7, 0.4 * len(settings) + 1.4)) as fig:
         ax = fig.subplots()
         for y, (_, found) in enumerate(settings):
@@ -162,9 +156,8 @@ def adaptive_minus_local(path: Path) -> None:
                 difference(ax, y, attack, by_seed)
             ax.axhline(y + 0.5, color="0.85", linewidth=0.6)
         names = [s.caption.split(", ", 2) for s, _ in settings]
-        ax.set_yticks(
-            range(len(names)), [f"{task}, {liars}\n{rest}" for task, liars, rest in names], fontsize=7
-        )
+        labels = [f"{task}, {liars}\n{rest}" for task, liars, rest in names]
+        ax.set_yticks(range(len(labels)), labels, fontsize=7)
         ax.axvline(0, color="black", linewidth=0.8)
         ax.set(ylim=(-0.5, len(names) - 0.5), xlabel="adaptive minus local: test accuracy of the worst worker")
         ax.grid(axis="x", alpha=0.3, linewidth=0.5)
@@ -267,7 +260,7 @@ def systems_of(task: str) -> Picture:
 PICTURES = {
     "trust": Picture(trust, files(CURVES.name)),
     "adaptive_minus_local": Picture(
-        adaptive_minus_local, lambda: (path.read_text() for path in result_files())
+        adaptive_minus_local, lambda: (path.read_text() for path in claims.kept_files())
     ),
     "spambase": Picture(by_epoch, files(CURVES.name)),
     "spambase_released": Picture(

@@ -140,7 +140,7 @@ def draw(results: Results, task: str, path: Path) -> None:
     attacks = {f: names_run(some, "attack", ATTACKS) for f, some in found.items()}
     wide = [len(attacks[f]) for f, _ in maps]
     facts = f"{found[first][0].config.epochs} epochs, {seeds(found[first])}; bold: the paper's; empty: not run"
-    title = f"{answer(found[first])}\n{TASKS[task].title}, test accuracy, {facts}"
+    title = f"{answer(found[first])}\n{TASKS[task].title}, {facts}"
     size = (max(5.2, 2.2 + 0.37 * sum(wide) + 0.15 * len(wide)), 1.3 + 0.155 * len(order))
     top = max(run.last("worst_own") for run in results if run.config.task == task)
     with drawing(path, title, size) as fig:

@@ -14,7 +14,7 @@ from refimpl.attacks import ATTACKS
 from refimpl.experiments.atomic import write
 from refimpl.experiments.results import Results, groups, protocol
 from refimpl.experiments.statistics import interval
-from refimpl.experiments.tables import names_run, rules_of, select
+from refimpl.experiments.tables import format_number, names_run, rules_of, select
 from refimpl.experiments.words import several
 from refimpl.related import SYSTEMS
 
@@ -67,14 +67,13 @@ def figure(results: Results, title: str, path: Path, shows: Sequence[str] = ("wo
 
 
 @contextlib.contextmanager
-def drawing(path: Path, title: str, size: tuple[float, float], **layout: Any) -> Iterator[Any]:
+def drawing(path: Path, title: str, size: tuple[float, float]) -> Iterator[Any]:
     """A figure of that size in inches to draw on, which is then written, with its title above."""
     import matplotlib
     from matplotlib.figure import Figure
 
     with matplotlib.rc_context(TEXT):
         fig: Any = Figure(figsize=size, layout="constrained")
-        fig.get_layout_engine().set(**layout)
         fig.suptitle(title, fontsize=9, wrap=True)
         yield fig
         save(fig, path)
@@ -147,15 +146,10 @@ def is_share(what: str) -> bool:
     return what not in ("highest_loss", "passing")
 
 
-def band(mean: Any, half: Any, what: str) -> tuple[Any, Any]:
-    """The ends of Student's interval, cut where the number itself ends: at 0, and at 1 if it is a share."""
-    return np.maximum(mean - half, 0), np.minimum(mean + half, 1 if is_share(what) else np.inf)
-
-
 def set_scale(ax: Any, results: Results, what: str, along: str = "y") -> None:
     """Sets the axis of a number, the same in all panels; accuracies are stretched towards 1."""
     if what.endswith(("own", "whole")):
-        known = [value for run in results for value in run.history.get(what, []) if value is not None]
+        known = [value for run in results for value in run.history.get(what, []) if value is not None] or [0]
         fitting = max(min(known) - 0.05, -0.05), min(max(known) + 0.02, 1.01)
         stretch(ax, along, fitting if along == "y" else (-0.05, 1.01))  # bars go farther
     elif is_share(what):
@@ -210,9 +204,8 @@ def panel(ax: Any, results: Results, attack: str, what: str = "worst_own") -> No
     ax.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=5))
     ax.set_title(ATTACKS[attack].label, loc="left")
     ax.grid(alpha=0.3, linewidth=0.5)
-    name_lines(
-        ax, {rule: values[:, -1] for rule, values in numbers.items() if np.isfinite(values[:, -1]).all()}
-    )
+    ends = {rule: values[:, -1] for rule, values in numbers.items()}
+    name_lines(ax, {rule: last for rule, last in ends.items() if np.isfinite(last).all()})
 
 
 def line(ax: Any, results: Results, rule: str, attack: str, what: str) -> None:
@@ -243,8 +236,8 @@ def name_lines(ax: Any, ends: dict[str, np.ndarray]) -> None:
         ax.plot([1, 1.04], [height, place], color=style.color, linewidth=0.6, **at)
         ax.plot(1.07, place, style.marker, color=style.color, markersize=3.5, **at)
         weight = "bold" if style.linewidth > 1.5 else "normal"
-        half = f"±{interval(ends[rule]):.2f}" if len(ends[rule]) >= FEW else ""
-        text = f"{style.label} {ends[rule].mean():.2f}{half}"
+        half = f"±{format_number(interval(ends[rule]))}" if len(ends[rule]) >= FEW else ""
+        text = f"{style.label} {format_number(ends[rule].mean())}{half}"
         ax.text(1.11, place, text, va="center", fontsize=7, weight=weight, **at)
 
 
@@ -305,12 +298,13 @@ def rule_rows(results: Results, title: str, path: Path, shows: Sequence[str], dr
 def dots(ax: Any, values: np.ndarray, y: float, rule: str, what: str) -> None:
     """Draws a rule's mean, with its interval, or with a hollow dot per seed if they are few.
 
-    A dotted line marks the mean of a rule that listens to no one, to compare the others with.
+    The interval is cut where the number itself ends: at 0, and at 1 if it is a share. A dotted line marks the
+    mean of a rule that listens to no one, to compare the others with.
     """
     style, mean, half = style_of(rule), values.mean(), None
     if len(values) >= FEW:
-        low, high = band(mean, interval(values), what)
-        half = [[mean - low], [high - mean]]
+        room = mean, 1 - mean if is_share(what) else np.inf
+        half = [[min(interval(values), end)] for end in room]
     elif len(values) > 1:
         ax.plot(values, np.full(len(values), y), "o", mfc="none", color=style.color, markersize=3, mew=0.6)
     ax.errorbar(mean, y, xerr=half, fmt=style.marker, markersize=4.5, color=style.color)
