@@ -60,6 +60,16 @@ def test_one_epoch_is_drawn_as_a_line_of_dots_per_rule(drawn):
     assert {ax.get_xlabel() for ax in fig.axes} == {"test accuracy"}
 
 
+def test_a_figure_of_one_rule_has_room_for_its_title(tmp_path):
+    """matplotlib warns if a panel has no room."""
+    pytest.importorskip("matplotlib", reason="matplotlib is an extra")
+    alone = result("krum", "alie", 0, 0.5)
+    for run in (alone, at_the_end(alone)):
+        figures.figure(
+            [run], "A title that is so long that it takes two lines or even more", tmp_path / "one.png"
+        )
+
+
 def test_curves_are_drawn_at_the_epochs_that_were_evaluated():
     matplotlib = pytest.importorskip("matplotlib.figure", reason="matplotlib is an extra")
     ax = matplotlib.Figure().subplots()

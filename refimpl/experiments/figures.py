@@ -280,7 +280,7 @@ def workers(results: Results, title: str, path: Path) -> None:
 def rule_rows(results: Results, title: str, path: Path, shows: Sequence[str], draw: Draw) -> None:
     """Writes a figure: a column of panels per attack, a row of them per number, and a line per rule in each."""
     attacks, rules = names_run(results, "attack", ATTACKS), rules_of(results)[::-1]
-    size = (1.45 * max(2, len(attacks)) + 0.9, len(shows) * (0.19 * len(rules) + 0.6) + 0.5)
+    size = (1.45 * max(2, len(attacks)) + 0.9, len(shows) * (0.19 * max(4, len(rules)) + 0.6) + 0.6)
     with drawing(path, title, size) as fig:
         axes = fig.subplots(len(shows), len(attacks), squeeze=False, sharey=True)
         for what, row in zip(shows, axes, strict=True):
