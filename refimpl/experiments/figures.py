@@ -16,7 +16,6 @@ from refimpl.experiments.results import Results, groups, protocol
 from refimpl.experiments.statistics import interval
 from refimpl.experiments.tables import format_number, names_run, rules_of, select
 from refimpl.experiments.words import several
-from refimpl.related import SYSTEMS
 
 # Colour-blind safe (Okabe and Ito).
 COLOURS = ("#D55E00", "#E69F00", "#0072B2", "#56B4E9", "#009E73", "#CC79A7", "#7F7F7F")
@@ -50,14 +49,16 @@ class Style(NamedTuple):
 
 
 def style_of(rule: str) -> Style:
-    """How a rule is drawn, by its place in its own table; one that listens to no one is black and dashed."""
-    table, dashes = (RULES, DASHES[:FOR_RULES]) if rule in RULES else (SYSTEMS, DASHES[FOR_RULES:])
-    listening = [name for name in table if methods.find(name).listens]
-    marker, label = MARKERS[list(table).index(rule) % len(MARKERS)], methods.find(rule).entry.label
-    if rule not in listening:
+    """How a rule is drawn, by its place among rules or systems; if it listens to no one, black and dashed."""
+    found = methods.find(rule)
+    alike = [name for name in methods.names() if bool(methods.find(name).rule) == bool(found.rule)]
+    marker, label = MARKERS[alike.index(rule) % len(MARKERS)], found.entry.label
+    if not found.listens:
         return Style("#000000", "--", 1.2, marker, label)
-    place, styles = listening.index(rule), [(colour, dash) for dash in dashes for colour in COLOURS]
-    first = rule == next(iter(RULES))  # the paper's
+    place = [name for name in alike if methods.find(name).listens].index(rule)
+    dashes = DASHES[:FOR_RULES] if found.rule else DASHES[FOR_RULES:]
+    styles = [(colour, dash) for dash in dashes for colour in COLOURS]
+    first = rule == methods.names()[0]  # the paper's
     return Style(*styles[place % len(styles)], 2.0 if first else 0.9, marker, label)
 
 
