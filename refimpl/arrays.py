@@ -1,8 +1,8 @@
 """The array-module switch: numpy or cupy, inferred from the data. The only file that imports cupy.
 
 Every other function asks `module_of` for the module of its input, so the same line runs on the host
-and on a GPU. Nothing moves between the two by itself. `aggregate` and `attacks` use nothing but the functions of
-the Python array API standard, so they also take the arrays of other libraries, PyTorch's tensors among them.
+and on a GPU. Nothing moves between the two by itself. `aggregate` and `attacks` use only functions of the
+Python array API standard, so they also take the arrays of other libraries, and tensors of PyTorch.
 """
 
 import importlib
