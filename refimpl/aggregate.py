@@ -4,6 +4,7 @@ The paper's rule is the first section and the first entry of RULES; it needs not
 
 W is (n, d): the n models of a neighbourhood, one per row, in ascending order of the workers' numbers. Ties go
 to the lowest number. Results keep the dtype and the array module of the input, and inputs are never written to.
+Arrays may be of any library with the Python array API standard: only its functions are used.
 
 A model with a NaN or infinite entry is "not finite"; attackers may send one.
 """
@@ -11,7 +12,7 @@ A model with a NaN or infinite entry is "not finite"; attackers may send one.
 from collections.abc import Callable
 from typing import NamedTuple
 
-from refimpl.arrays import Array, module_of, quiet
+from refimpl.arrays import Array, module_of, positions, quiet
 
 # --- The paper's rule ---------------------------------------------------------------------------------------
 
@@ -26,9 +27,10 @@ def inverse_risk_weights(risks: Array) -> Array:
     """
     xp = module_of(risks)
     r = xp.where(xp.isfinite(risks), risks, xp.inf)
-    c = xp.where(r == r.min(), 1.0, r.min() / r).astype(r.dtype)  # min(r) / min(r) is 1, even if it is 0 / 0
-    c = xp.where(xp.isfinite(r), c, 0)
-    return c / xp.maximum(c.sum(), 1)  # Eq. (5); the sum is >= 1, or 0 if none is finite
+    c = xp.where(r == xp.min(r), 1.0, xp.min(r) / r)  # min(r) / min(r) is 1, even if it is 0 / 0
+    c = xp.where(xp.isfinite(r), c, 0.0)
+    total = xp.sum(c)
+    return c / xp.where(total > 0, total, 1.0)  # Eq. (5); the sum is >= 1, or 0 if none is finite
 
 
 @quiet
@@ -38,7 +40,7 @@ def adaptive_weights(risks: Array, own: int) -> Array:
     `own` is the receiver's position among the n; raises ValueError if it is not one of them. If its own risk
     is not finite, every model of finite risk passes; if there is none, the receiver keeps its own model.
     """
-    xp, n = module_of(risks), len(risks)
+    xp, n = module_of(risks), risks.shape[0]
     if not 0 <= own < n:
         raise ValueError(f"adaptive_weights needs 0 <= own < n, got own={own}, n={n}")
     in_N_plus = (risks <= risks[own]) | ~xp.isfinite(risks[own])
@@ -48,7 +50,7 @@ def adaptive_weights(risks: Array, own: int) -> Array:
 def or_keep_own(weights: Array, own: int) -> Array:
     """The weights (n,), or all weight on the receiver's own model if they are all 0."""
     xp = module_of(weights)
-    return xp.where(weights.any(), weights, (xp.arange(len(weights)) == own).astype(weights.dtype))
+    return xp.where(xp.any(weights > 0), weights, xp.asarray(positions(weights) == own, dtype=weights.dtype))
 
 
 @quiet
@@ -59,9 +61,9 @@ def combine(weights: Array, W: Array) -> Array:
     weight that is not finite makes the result NaN.
     """
     xp = module_of(W)
-    finite = xp.isfinite(W).all(axis=1, keepdims=True)
-    w = weights @ xp.where(finite, W, 0)  # Eq. (3)
-    weight_on_not_finite = weights @ (~finite).astype(W.dtype)
+    finite = xp.all(xp.isfinite(W), axis=1, keepdims=True)
+    w = weights @ xp.where(finite, W, 0.0)  # Eq. (3)
+    weight_on_not_finite = weights @ xp.asarray(~finite, dtype=W.dtype)
     return xp.where(weight_on_not_finite > 0, xp.nan, w)
 
 
@@ -71,7 +73,7 @@ def combine(weights: Array, W: Array) -> Array:
 @quiet
 def average(W: Array) -> Array:
     """The mean of the models, (n, d) -> (d,). NaN in, NaN out."""
-    return W.mean(axis=0)
+    return module_of(W).mean(W, axis=0)
 
 
 @quiet
@@ -80,8 +82,8 @@ def coordinate_median(W: Array) -> Array:
 
     The mean of the two middle values when n is even. NaN counts as +infinity.
     """
-    n, s = len(W), ascending(W)
-    return (s[(n - 1) // 2] + s[n // 2]) / 2
+    n, s = W.shape[0], ascending(W)
+    return (s[(n - 1) // 2, :] + s[n // 2, :]) / 2
 
 
 @quiet
@@ -91,9 +93,9 @@ def trimmed_mean(W: Array, f: int) -> Array:
     (n, d) -> (d,). The receiver's own value is trimmed like any other. NaN counts as +infinity.
     Raises ValueError unless n >= 2f + 1.
     """
-    n = len(W)
+    n = W.shape[0]
     require_trimmable(n, f)
-    return ascending(W)[f : n - f].mean(axis=0)
+    return average(ascending(W)[f : n - f, :])
 
 
 @quiet
@@ -112,9 +114,9 @@ def krum(W: Array, f: int) -> Array:
     Krum (Blanchard et al. 2017, Sec. 4); within BRIDGE it is BRIDGE-K. (n, d) -> (d,).
     Raises ValueError unless n >= 2f + 3.
     """
-    xp, n = module_of(W), len(W)
+    xp, n = module_of(W), W.shape[0]
     require_krum(n, f)
-    to_others = xp.where(xp.eye(n, dtype=bool), xp.inf, squared_distances(W))
+    to_others = xp.where(diagonal(W), xp.inf, squared_distances(W))
     nearest = xp.sort(to_others, axis=1)[:, : n - f - 2]
     return row_of_least(nearest, W)
 
@@ -133,14 +135,21 @@ def squared_distances(W: Array) -> Array:
     Computed in float64 for whole numbers, booleans and float16, whose squares would soon overflow.
     """
     xp, W = module_of(W), as_float(W)
-    D = xp.stack([((W - w) ** 2).sum(axis=1) for w in W])
+    D = xp.stack([xp.sum((W - W[i, :]) ** 2, axis=1) for i in range(W.shape[0])])
     D = xp.where(xp.isfinite(D), D, xp.inf)
-    return xp.where(xp.eye(len(W), dtype=bool), 0, D)
+    return xp.where(diagonal(W), 0.0, D)
 
 
 def as_float(W: Array) -> Array:
     """W itself if it is float32 or float64, else as float64."""
-    return W if W.dtype.char in "fd" else W.astype("float64")
+    xp = module_of(W)
+    return W if W.dtype in (xp.float32, xp.float64) else xp.asarray(W, dtype=xp.float64)
+
+
+def diagonal(W: Array) -> Array:
+    """Where a model meets itself in a table of all pairs of models: (n, d) -> (n, n) bool."""
+    i = positions(W)
+    return i[:, None] == i[None, :]
 
 
 def row_of_least(scores: Array, W: Array) -> Array:
@@ -151,8 +160,9 @@ def row_of_least(scores: Array, W: Array) -> Array:
     """
     xp = module_of(W)
     infinite = xp.isinf(scores)
-    far, near = infinite.sum(axis=1), xp.where(infinite, 0, scores).sum(axis=1)
-    return xp.take(W, xp.where(far == far.min(), near, xp.inf).argmin(), axis=0)
+    far, near = xp.count_nonzero(infinite, axis=1), xp.sum(xp.where(infinite, 0.0, scores), axis=1)
+    best = xp.argmin(xp.where(far == xp.min(far), near, xp.inf), keepdims=True)
+    return xp.take(W, best, axis=0)[0, :]
 
 
 def require_trimmable(n: int, f: int) -> None:
@@ -224,7 +234,7 @@ RULES = {
         needs="that most are honest",
     ),
     "trimmed-mean": Rule(
-        lambda W, risks, own, f: trimmed_mean(W, trim_count(len(W), f)),
+        lambda W, risks, own, f: trimmed_mean(W, trim_count(W.shape[0], f)),
         "mean without the f lowest and f highest values (TM); f = n / 10 if nobody lies",
         "BRIDGE-T, Fang et al. 2022",
         "trimmed-mean",
@@ -247,7 +257,7 @@ RULES = {
         needs="the number of attackers",
     ),
     "local": Rule(
-        lambda W, risks, own, f: W[own],
+        lambda W, risks, own, f: W[own, :],
         "one's own model: never listens to anyone",
         "-",
         "local",

@@ -1,9 +1,11 @@
 """The array-module switch: numpy or cupy, inferred from the data. The only file that imports cupy.
 
 Every other function asks `module_of` for the module of its input, so the same line runs on the host
-and on a GPU. Nothing moves between the two by itself.
+and on a GPU. Nothing moves between the two by itself. `aggregate` and `attacks` use only functions of the
+Python array API standard, so they also take the arrays of other libraries, and tensors of PyTorch.
 """
 
+import importlib
 import os
 import sys
 from types import ModuleType
@@ -11,20 +13,43 @@ from typing import Any
 
 import numpy as np
 
-Array = Any  # numpy.ndarray or cupy.ndarray
+Array = Any  # numpy.ndarray or cupy.ndarray; in `aggregate` and `attacks`, any array of the standard
 
 # What attackers send may overflow or turn into NaN. The rules are written for that: numpy need not warn.
 quiet = np.errstate(over="ignore", under="ignore", divide="ignore", invalid="ignore")
 
 
 def module_of(array: Array) -> ModuleType:
-    """The module, numpy or cupy, that `array` belongs to. Raises TypeError for lists and Python numbers."""
+    """The module whose functions take `array`: numpy, cupy, or what another library has for the standard.
+
+    PyTorch's own functions do not follow it; the package array_api_compat has those that do. Raises TypeError
+    for lists and Python numbers, and for tensors if that package is missing.
+    """
     if type(array) is np.ndarray:
         return np
-    module = sys.modules[type(array).__module__.partition(".")[0]]
-    if not hasattr(module, "ndarray"):
-        raise TypeError(f"needs an array of numpy or cupy, got {type(array).__name__}")
-    return module
+    library = type(array).__module__.partition(".")[0]
+    if hasattr(sys.modules[library], "ndarray"):
+        return sys.modules[library]
+    if library == "torch":
+        return torch_functions()
+    if not hasattr(array, "__array_namespace__"):
+        raise TypeError(f"needs an array of numpy, cupy or the array API standard, got {type(array).__name__}")
+    return array.__array_namespace__()
+
+
+def torch_functions() -> ModuleType:
+    """PyTorch's functions under the names of the standard. Raises TypeError if array_api_compat is missing."""
+    try:
+        return importlib.import_module("array_api_compat.torch")
+    except ImportError as error:
+        message = "tensors of PyTorch need the package array_api_compat: pip install array-api-compat"
+        raise TypeError(f"{message} ({error})") from None
+
+
+def positions(array: Array) -> Array:
+    """0, 1, ..., n - 1 for the n rows of `array`, on its device."""
+    xp, n = module_of(array), array.shape[0]
+    return xp.arange(n) if hasattr(xp, "ndarray") else xp.arange(n, device=array.device)
 
 
 def to_host(array: Array) -> np.ndarray:

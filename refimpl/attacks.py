@@ -1,7 +1,8 @@
 """The paper's four attacks (Sec. 2.2 and 5), one in two versions: what adversarial workers send as models.
 
 Rows are models: W (f, d) are the attackers' own, `honest` (h, d) those of the normal workers. Results keep
-the dtype and the array module of the input, and inputs are never written to. The table ATTACKS is at the end.
+the dtype and the array module of the input, which may be any of the Python array API standard; inputs are never
+written to. The table ATTACKS is at the end.
 """
 
 from collections.abc import Callable
@@ -11,7 +12,7 @@ import numpy as np
 from scipy.special import ndtri
 
 from refimpl import draws
-from refimpl.arrays import Array, quiet
+from refimpl.arrays import Array, module_of, quiet
 
 
 def sign_flip(W: Array, sigma: float = 1.0) -> Array:
@@ -30,7 +31,7 @@ def arbitrary(W: Array, signals: Array) -> Array:
 @quiet
 def fall_of_empires(honest: Array, epsilon: float = 1.0) -> Array:
     """-epsilon times the mean of the honest models (Xie et al. 2020, Sec. 3). (h, d) -> (d,)."""
-    return -epsilon * honest.mean(axis=0)
+    return -epsilon * module_of(honest).mean(honest, axis=0)
 
 
 @quiet
@@ -40,8 +41,9 @@ def a_little_is_enough(honest: Array, z: float) -> Array:
     The standard deviation divides by h (ddof 0). The attackers know all honest models, as in most
     implementations, which is more than Baruch et al. let them know: see `a_little_is_enough_corrupted`.
     """
-    mean = honest.mean(axis=0)
-    std = ((honest - mean) ** 2).mean(axis=0) ** 0.5
+    xp = module_of(honest)
+    mean = xp.mean(honest, axis=0)
+    std = xp.sqrt(xp.mean((honest - mean) ** 2, axis=0))
     return mean - z * std
 
 
@@ -68,6 +70,11 @@ def alie_z(n: int, f: int) -> float:
     h = n - f
     s = max(n // 2 + 1 - f, 1)
     return float(ndtri((h - s) / h)) if h > s else 0.0
+
+
+def z_of(own: Array, honest: Array) -> float:
+    """`alie_z` for as many attackers and honest workers as there are models of theirs."""
+    return alie_z(own.shape[0] + honest.shape[0], own.shape[0])
 
 
 class Attack(NamedTuple):
@@ -107,7 +114,7 @@ ATTACKS = {
         one_message=True,
     ),
     "alie": Attack(
-        lambda own, honest, signals: a_little_is_enough(honest, alie_z(len(honest) + len(own), len(own))),
+        lambda own, honest, signals: a_little_is_enough(honest, z_of(own, honest)),
         "the honest models' mean minus z standard deviations",
         "Baruch et al. 2019",
         "alie (A Little Is Enough)",
@@ -115,9 +122,7 @@ ATTACKS = {
         one_message=True,
     ),
     "alie-corrupted": Attack(
-        lambda own, honest, signals: a_little_is_enough_corrupted(
-            own, alie_z(len(honest) + len(own), len(own))
-        ),
+        lambda own, honest, signals: a_little_is_enough_corrupted(own, z_of(own, honest)),
         "the attackers' own models' mean minus z standard deviations",
         "Baruch et al. 2019, Algorithm 3",
         "alie-corrupted (of the attackers' models)",

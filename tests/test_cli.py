@@ -278,3 +278,15 @@ def test_an_interrupted_command_loses_only_the_runs_in_flight(tmp_path, how):
     assert f"{len(done)} of 12 runs are in" in again.stderr
     assert len(list(tmp_path.glob("*.json"))) == 12
     assert {path: path.stat().st_mtime_ns for path in done} == done
+
+
+def test_a_folder_called_data_loaders_beside_a_script_is_named(tmp_path):
+    """Found by Python before the installed one: imports from it would fail in ways that nobody understands."""
+    (tmp_path / "data_loaders").mkdir()
+    (tmp_path / "data_loaders" / "__init__.py").touch()
+    (tmp_path / "mine.py").write_text("import refimpl.experiments")
+    command = [sys.executable, "mine.py"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    last = done.stderr.splitlines()[-1]
+    assert last.startswith("ImportError: refimpl needs the package data_loaders that comes with it")
+    assert str(tmp_path / "data_loaders") in last

@@ -16,7 +16,9 @@ SPAMBASE = {
     # Names
     "--rules: invalid choice: 'nope'": ["--rules nope", "--rules krum nope", "--rules adaptive --rules nope"],
     "--rules: invalid choice: ''": ["--rules ''", "--rules="],
-    "--rules: invalid choice: 'Krum'": ["--rules Krum"],
+    "--rules: invalid choice: 'Krum' (did you mean krum": ["--rules Krum"],
+    "--rules: invalid choice: 'adaptve' (did you mean adaptive?)": ["--rules adaptve"],
+    "--rules: invalid choice: 'xyzzy' (choose from adaptive, inverse-risk, ": ["--rules xyzzy"],
     "--rules: invalid choice: 'adaptive,krum'": ["--rules adaptive,krum"],
     r"--rules: invalid choice: 'kr\num'": ["--rules 'kr\num'"],
     "--rules: expected at least one argument": ["--rules", "--rules --attacks foe"],

@@ -22,7 +22,20 @@ atomic.py       files that are there in full or not at all
 process.py      signals, closed pipes, full disks
 """
 
+from importlib.util import find_spec
+from pathlib import Path
+
 from refimpl.experiments.process import ended
+
+
+def require_own_loaders(found: str | None) -> None:
+    """Raises ImportError if Python finds another data_loaders than the one that is installed beside refimpl."""
+    if found is None or Path(found).resolve().parent != Path(__file__).resolve().parents[2] / "data_loaders":
+        message = "refimpl needs the package data_loaders that comes with it, and Python finds"
+        raise ImportError(f"{message} {found or 'another or none'}: rename that, or start from another folder")
+
+
+require_own_loaders(getattr(find_spec("data_loaders"), "origin", None))
 
 
 def main(task: str, argv: list[str] | None = None) -> int:

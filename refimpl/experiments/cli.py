@@ -12,7 +12,7 @@ from typing import Any
 import joblib
 
 from refimpl import arrays, graphs
-from refimpl.experiments import figures, grid, run, tables, watch
+from refimpl.experiments import figures, grid, registry, run, tables, watch
 from refimpl.experiments.atomic import write
 from refimpl.experiments.config import Config
 from refimpl.experiments.options import parse
@@ -56,6 +56,8 @@ def prepare(task: str, args: argparse.Namespace) -> list[Config]:
         raise ValueError("--device chooses a GPU and needs --gpu")
     arrays.choose(args.gpu, args.device)  # says now what is missing
     runs = configs(task, args)
+    for config in runs:
+        registry.check(config)
     for config in sorted(runs, key=lambda c: c.seed):  # one seed's data at a time
         run.check(run.prepare(config, args.data_dir))
     return runs

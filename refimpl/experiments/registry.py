@@ -5,8 +5,9 @@ main process, which therefore sends along what it has added.
 """
 
 import functools
+import inspect
 from collections.abc import Callable
-from typing import Any
+from typing import Any, get_args, get_type_hints
 
 from data_loaders.partition import PARTITIONS
 from refimpl.aggregate import RULES
@@ -34,10 +35,10 @@ TABLES: dict[str, dict[str, Any]] = {
 
 
 def entries(config: Config) -> list[Any]:
-    """The entries that a run uses; a graph given by its edges has none."""
+    """The entries that a run uses. A graph given by its edges has none, nor has a name that no table knows."""
     names = {field: getattr(config, field) for field in TABLES if field not in ("rule", "system")}
-    found = [TABLES[field][n.partition(":")[0]] for field, n in names.items() if n and isinstance(n, str)]
-    return [method_of(config).entry, *found]
+    found = [TABLES[field].get(n.partition(":")[0]) for field, n in names.items() if isinstance(n, str)]
+    return [method_of(config).entry, *filter(None, found)]
 
 
 def ours(function: Callable) -> bool:
@@ -67,3 +68,39 @@ def install(entries: Added) -> None:
     """Puts entries into the tables of this process."""
     for kind, found in entries.items():
         TABLES[kind].update(found)
+
+
+# --- Signatures ---------------------------------------------------------------------------------------------
+
+
+def check(config: Config) -> None:
+    """Raises ValueError if an entry of the run has a function that can't be called as its table calls it."""
+    for entry in entries(config):
+        for field, arguments in called_with(type(entry)).items():
+            if (function := getattr(entry, field)) and not takes(function, arguments):
+                got, kind = inspect.signature(function), type(entry).__name__
+                needs = f"{kind}.{field} needs a function of {arguments} arguments"
+                raise ValueError(f"{needs}, got {getattr(function, '__name__', function)}{got}")
+
+
+@functools.cache
+def called_with(table: type) -> dict[str, int]:
+    """The number of arguments of each function in an entry of this type, as its annotations have it."""
+    found = {}
+    for field, hint in get_type_hints(table).items():
+        for signature in (hint, *get_args(hint)):  # Callable[[A, B], C], or that or None
+            match get_args(signature):
+                case [list(arguments), _]:
+                    found[field] = len(arguments)
+    return found
+
+
+def takes(function: Callable, count: int) -> bool:
+    """Whether a function can be called with so many arguments by position."""
+    try:
+        inspect.signature(function).bind(*range(count))
+    except TypeError:
+        return False
+    except ValueError:  # some functions in C do not tell
+        return True
+    return True
