@@ -11,7 +11,7 @@ from refimpl import vectors
 MISTAKES = [
     ("1 / (1 + Math.max(degree[k], degree[l]))", "1 / Math.max(degree[k], degree[l])", "metropolis-on-a-path"),
     ("columns(graph).map((column)", "graph.map((column)", "push-weights-by-columns"),
-    ("[-Math.abs(value)]", "[-value]", "top-k-of-ties"),
+    ("nanIsLargest(-Math.abs(value))", "nanIsLargest(-value)", "top-k-of-ties"),
     ("W.filter((w) => Number.isFinite(squares(w)))", "W", "geometric-median-drops-what-is-not-finite"),
     ("slice(0, W.length - f - 2).map", "slice(0, W.length - f).map", "multi-krum-of-four"),
     ("(column[own] + sum(kept))", "(sum(kept) + kept[0])", "trimmed-mean-that-keeps-its-own"),
