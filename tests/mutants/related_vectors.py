@@ -8,9 +8,10 @@ from mutants.common import entry
 from mutants.related import afterwards
 from mutants.vectors import once, overlooking
 from mutants.vectors import related_case as case
-from refimpl import algorithm
+from refimpl import algorithm, attacks
 from refimpl.algorithm import State
 from refimpl.arrays import quiet
+from refimpl.attacks import ATTACKS
 from refimpl.optim import OPTIMIZERS
 from refimpl.related import averaging, mixing, requirements, rounds, rules, screening, systems
 from refimpl.related.requirements import FIXED, neighbours
@@ -344,6 +345,9 @@ MUTANTS = [
      case("scissor-of-a-model-that-overflows")),
     ("IOS drops the last of a tie", rules, "iterative_outlier_scissor", own_backwards,
      case("scissor-tie-goes-to-the-lowest-index")),
+    ("IOS drops all others and then its own", rules, "iterative_outlier_scissor",
+     lambda f: lambda W, own, c, k: f(W, own, c, k) if k < len(W) else 0 * W[own],
+     case("scissor-of-more-than-all-others")),
     ("clipping divides by 0", rules, "clipped_gossip", lambda f: unguarded, case("clipped-gossip-at-radius-0"),
      case("clipped-gossip-of-a-lost-receiver")),
     ("an oracle's radius of 0 without attackers", rules, "oracle_radius", not_infinite,
@@ -360,6 +364,12 @@ MUTANTS = [
     ("the last of equally near models", rules, "mozi", own_backwards, case("mozi-of-equally-near-models")),
     ("MOZI takes the mean of nothing", rules, "mozi", mean_of_nothing,
      case("mozi-of-nobody-at-a-finite-distance"), case("mozi-of-a-lost-receiver")),
+    ("a second stage of two at least", rules, "mozi",
+     lambda f: lambda W, own, r, n, *rest: f(W, own, r, max(n, 2), *rest),
+     case("mozi-of-two-others-and-two-attackers"), case("mozi-with-a-share-of-less-than-one")),
+    ("a second stage of nobody", rules, "mozi",
+     lambda f: lambda W, own, r, n, *rest: f(W, own, r, n, *rest) if n > 1 else W[own],
+     case("mozi-with-a-share-of-less-than-one")),
     # --- Who is heard
     ("f is counted in the neighbourhood", rounds, "heard", in_the_neighbourhood,
      *cases(HEARD, "{}-f-is-of-the-network"), *cases(FOUR, "{}-of-four-f-is-of-the-network")),
@@ -398,6 +408,11 @@ MUTANTS = [
           ("multi-task", "nu", "multi-task-forgets-by-half"))),
     ("another gamma of CHOCO", SYSTEMS, "choco", by_default(gamma=0.05), case("choco-with-its-defaults")),
     ("another share of CHOCO", SYSTEMS, "choco", by_default(share=0.3), case("choco-with-its-defaults")),
+    ("CHOCO sends 0.5 %", SYSTEMS, "choco", by_default(share=0.005), case("choco-sends-one-percent")),
+    ("CHOCO sends 2 %", SYSTEMS, "choco", by_default(share=0.02), case("choco-sends-one-percent")),
+    ("Weiszfeld's tolerance is 2e-5", rules, "geometric_median",
+     lambda f: lambda W, steps=80, tolerance=2e-5, nu=1e-5: f(W, steps, tolerance, nu),
+     case("geometric-median-with-its-tolerance")),
     ("another penalty", SYSTEMS, "tv-penalty", by_default(penalty=0.0055), case("tv-penalty-with-its-default")),
     ("the loss of a model that is not finite", algorithm, "risk",
      lambda f: lambda s, w, X, y: s.model.risk(w, X, y), case("multi-task-an-infinite-bias-behind-relu")),
@@ -424,6 +439,10 @@ MUTANTS = [
     ("signals in the order of the last attacker", SYSTEMS, "icwtm",
      with_signals(lambda signals: signals[::-1]), case("icwtm-arbitrary")),
     ("u is attacked", averaging, "combined_rows", lies_about_u, case("sgp-arbitrary")),
+    ("ALIE with z = 0", attacks, "alie_z", lambda f: lambda n, k: 0.0,
+     *cases("dmsgd-alie icwtm-alie d-psgd-alie-corrupted")),
+    ("the corrupted know the normal workers' models", ATTACKS, "alie-corrupted",
+     lambda attack: ATTACKS["alie"], case("d-psgd-alie-corrupted")),
     # --- Adam
     ("Adam forgets", OPTIMIZERS, "adam",
      entry("step", lambda f: lambda w, g, memory, mu, t: f(w, g, 0 * memory, mu, t)),

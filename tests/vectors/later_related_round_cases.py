@@ -13,8 +13,9 @@ from later_related_cases import APART
 from later_related_cases import batches as more_batches
 from related_cases import COMPLETE, DIRECTED, MODEL, D, differs, run, setup, steady
 
-from refimpl import graphs
+from refimpl import attacks, graphs
 from refimpl.related import rounds as parts
+from refimpl.related import rules
 
 nan, inf = np.nan, np.inf
 LINEAR, SCALAR = Spec({"kind": "mlp", "sizes": [2, 2]}), Spec({"kind": "mlp", "sizes": [1, 2]})
@@ -113,6 +114,19 @@ def by_rows(given, made):
     unlike(made["W"], run(**given | {"graph": given["graph"].T.copy()})["W"])
 
 
+def two_entries(given, made):
+    """A share of 0.01, and neither 0.005 nor 0.02."""
+    assert (np.count_nonzero(made["sent_1"], axis=1) == 2).all()
+
+
+def when_it_stops(given, made):
+    """The tolerance of 1e-5 decides: with half of it or twice it, Weiszfeld's iteration stops elsewhere."""
+    median = rules.geometric_median
+    for tolerance in (5e-6, 2e-5):
+        with mock.patch.object(rules, "geometric_median", lambda W, t=tolerance: median(W, tolerance=t)):
+            assert not np.allclose(run(**given)["W"], made["W"], 1e-8, 1e-10)
+
+
 def steps_apart(given, made):
     """Not those of the first round, nor of the first worker."""
     mu = given["step_size"]
@@ -124,6 +138,14 @@ BEHIND_RELU = np.ones((2, 1, D))  # the first bias of the hidden layer, which is
 BEHIND_RELU[:, :, 6] = inf
 SHRINKING = (np.array([0.1, 0.5, 0.3, 0.05, 0.4, 0.2, 0.6]) / np.sqrt([[1], [2]])).round(3)
 THREE = {"batches": more_batches(3)}
+WIDE = Spec({"kind": "mlp", "sizes": [2, 34, 2]})
+OF_172 = {
+    "N": 3,
+    "model": WIDE,
+    "W": draw(357, 3, 172),
+    "graph": graphs.complete(3),
+    "attackers": np.array([1]),
+}
 TALL = {"model": SCALAR, "W": draw(352, 7, 4), "X": draw(353, 7, 4, 1)}
 # id, what it catches, inputs, how that is asserted
 OPTIONS = [
@@ -133,6 +155,8 @@ OPTIONS = [
      small("dmsgd", beta=0.5), differs({"beta": 0.9}, {"beta": 1.0})),
     ("choco-with-its-defaults", "another gamma than 0.04, and an entry more than one.",
      small("choco", **THREE), differs({"gamma": 0.4}, {"gamma": 0.01}, {"share": 0.3})),
+    ("choco-sends-one-percent", "another share than 0.01: two of 172 entries are sent.",
+     setup("choco", **OF_172), two_entries),
     ("choco-with-copies-of-the-models", "an option `copies` that is overlooked.",
      small("choco-identity", copies="models"), differs({"copies": "zero"})),
     ("clipped-gossip-at-a-fifth", "an option `radius` that is overlooked.",
@@ -143,6 +167,8 @@ OPTIONS = [
      setup("tv-penalty", W=APART["W"]), differs({"penalty": 0.01}, {"penalty": 0.0022})),
     ("mozi-keeps-three-quarters", "alpha and 1 - alpha exchanged.",
      small("mozi", attack="foe", alpha=0.75), differs({"alpha": 0.25}, {"alpha": 0.5})),
+    ("mozi-with-a-share-of-less-than-one", "a second stage without anyone: the nearest is always there.",
+     small("mozi", share=0.1), differs({"share": 0.4}, {"alpha": 1.0})),
     ("ubar-keeps-three-quarters", "an option `alpha` that is MOZI's alone.",
      small("ubar", share=0.5, alpha=0.75), differs({"alpha": 0.25}, {"alpha": 0.5})),
     ("multi-task-forgets-by-half", "an option `nu` that is overlooked.",
@@ -156,6 +182,8 @@ OPTIONS = [
      small("multi-task", graph=DIRECTED), by_rows),
     ("geometric-median-on-a-directed-graph", "a transposed graph: k hears l where graph[k][l].",
      small("geometric-median", graph=DIRECTED), by_rows),
+    ("geometric-median-with-its-tolerance", "another tolerance than 1e-5.",
+     small("geometric-median"), when_it_stops),
     ("mozi-with-l2", "l2 that is missing in the gradient or in the risk.",
      small("mozi", attack="foe", l2=0.5, share=1.0), differs({"l2": 0.0}, {"l2": 1.0})),
     ("multi-task-with-l2", "l2 that is missing in the gradient or in the risk.",
@@ -211,6 +239,22 @@ def nan_is_not_sent(given, made):
     differs({"signals": np.where(np.isnan(given["signals"]), 1, given["signals"])})(given, made)
 
 
+def little(source):
+    """z is not 0, and the statistics are of the `source` workers' messages, models, momenta or gradients."""
+
+    def check(given, made):
+        z, lies = attacks.alie_z(7, 2), [key for key in made if key.startswith("sent")]
+        assert z > 0.2
+        for key in lies:
+            rows = made[key] if source == "normal" else run(**given | {"attack": "none"})[key]
+            rows = rows[[0, 2, 3, 5, 6] if source == "normal" else [1, 4]]
+            assert np.allclose(made[key][[1, 4]], attacks.a_little_is_enough(rows, z))
+            unlike(made[key][1], rows.mean(axis=0), attacks.a_little_is_enough(rows, -z))
+
+    return check
+
+
+BOTH = {"attackers": np.array([1, 4]), "attack": "alie"}
 PARTLY_NAN = np.where(np.arange(6) % 3 == 0, nan, draw(356, 2, 1, 6))
 LIES = [
     ("dmsgd-arbitrary", "a momentum that is not attacked, other signals for it, and attackers that mix.",
@@ -223,6 +267,12 @@ LIES = [
      small("sgp", **ONE, graph=DIRECTED), number_is_true),
     ("choco-arbitrary-with-nan", "NaN among the largest entries of a lie, and attackers that mix.",
      small("choco", share=0.3, gamma=0.4, attack="arbitrary", signals=PARTLY_NAN), nan_is_not_sent),
+    ("dmsgd-alie", "statistics of the models for the momentum, and z = 0, which 1 of 7 would have.",
+     small("dmsgd", **BOTH), little("normal")),
+    ("icwtm-alie", "statistics of the models for gradients, and z = 0, which 1 of 7 would have.",
+     small("icwtm", **COMPLETE | BOTH), little("normal")),
+    ("d-psgd-alie-corrupted", "statistics of the normal workers: the attackers know their own models alone.",
+     small("d-psgd", **BOTH | {"attack": "alie-corrupted"}), little("own")),
 ]  # fmt: skip
 
 # --- Adam ---------------------------------------------------------------------------------------------------

@@ -234,6 +234,14 @@ def scissor_tie_goes_to_the_lowest_index():
 
 
 @case("related")
+def scissor_of_more_than_all_others():
+    """Catches an own model that is dropped when no other is left: f = n, and own alone is left."""
+    given = scissor(W[:3], own=1, weights=np.array([0.25, 0.5, 0.25]), f=3)
+    assert np.array_equal(rules.iterative_outlier_scissor(**given), W[1])
+    return "iterative_outlier_scissor", given
+
+
+@case("related")
 def clipped_gossip_at_radius_0():
     """Catches 0 / 0 at one's own model: nothing passes, and the own model stays."""
     assert np.array_equal(rules.clipped_gossip(W, 3, WEIGHTS, 0.0), W[3])

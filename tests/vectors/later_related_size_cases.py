@@ -2,7 +2,7 @@
 
 import later_related_round_cases  # noqa: F401
 import numpy as np
-from common import error, family
+from common import draw, error, family
 from later_related_round_cases import small, without
 from related_cases import DIRECTED, run, steady
 
@@ -29,6 +29,8 @@ SMALLEST = [
     ("bridge-b-of-4f-others", "bridge-b", {"N": 13, **with_attackers(2, 5, 9), "graph": graphs.complete(13)}),
     ("bulyan-of-4f-and-three", "bulyan", heard_by_0(2, 3, 4, 5, 6, 7, N=8)),
     ("mozi-of-one-other", "mozi", heard_by_0(1) | {"attack": "foe"}),
+    ("mozi-of-two-others-and-two-attackers", "mozi",
+     heard_by_0(1, 4) | with_attackers(1, 4) | {"W": draw(352, 7, 6)}),
     ("ubar-of-one-other", "ubar", heard_by_0(1) | {"attack": "foe"}),
     ("ios-of-f-others", "ios", heard_by_0(1)),
     ("ios-of-two-others-and-two-attackers", "ios", heard_by_0(1, 4) | with_attackers(1, 4)),
