@@ -106,6 +106,26 @@ MISTAKES = [
         "round",
         "rounds-per-epoch-without-a-rest",
     ),
+    (
+        "f > 0 ? f : Math.floor(n / 10)",
+        "Math.max(f, Math.floor(n / 10))",
+        "rules",
+        "trimmed-mean-rule-trims-f-where-a-tenth-is-more",
+    ),
+    ("h > s ? normal", "h > s && 2 * s < h ? normal", "attacks", "alie-z-4-1"),
+    ("+ penalty(w, l2) :", ":", "round", "adaptive-l2-is-in-the-gradient-and-in-the-risk"),
+    (
+        "Array.isArray(lr) ? lr[k] :",
+        "Array.isArray(lr) ? lr[0] :",
+        "round",
+        "adaptive-each-worker-has-its-own-step-size",
+    ),
+    (
+        "Math.min(...whole)",
+        "whole[own.indexOf(Math.min(...own))]",
+        "round",
+        "score-worst-own-and-worst-whole-of-two-workers",
+    ),
 ]
 
 

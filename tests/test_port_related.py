@@ -11,7 +11,7 @@ from refimpl import vectors
 MISTAKES = [
     ("1 / (1 + Math.max(degree[k], degree[l]))", "1 / Math.max(degree[k], degree[l])", "metropolis-on-a-path"),
     ("columns(graph).map((column)", "graph.map((column)", "push-weights-by-columns"),
-    ("[-Math.abs(value)]", "[-value]", "top-k-of-ties"),
+    ("nanIsLargest(-Math.abs(value))", "nanIsLargest(-value)", "top-k-of-ties"),
     ("W.filter((w) => Number.isFinite(squares(w)))", "W", "geometric-median-drops-what-is-not-finite"),
     ("slice(0, W.length - f - 2).map", "slice(0, W.length - f).map", "multi-krum-of-four"),
     ("(column[own] + sum(kept))", "(sum(kept) + kept[0])", "trimmed-mean-that-keeps-its-own"),
@@ -59,6 +59,17 @@ MISTAKES = [
     ("[nanIsLargest(risks[l])]", "[Number.isNaN(risks[l]) ? -Infinity : risks[l]]",
      "mozi-lowest-risk-is-not-nan"),
     ("risks[l] <= risks[own]", "!(risks[l] > risks[own])", "mozi-of-an-own-risk-of-nan"),
+    ("share === undefined ? n - s.f :",
+     "share === undefined ? n - s.attackers.filter((l) => s.hears[k].includes(l)).length :",
+     "mozi-f-is-of-the-network"),
+    ("alpha * x + (1 - alpha) * mean[j]", "(1 - alpha) * x + alpha * mean[j]", "mozi-alpha-is-the-own-share"),
+    ("heard(s, u, u, weighted(s, P))", "heard(s, u, say(s, u), weighted(s, P))", "sgp-arbitrary"),
+    ("gamma = 0.04", "gamma = 0.05", "choco-with-its-defaults"),
+    ("penalty = 0.005", "penalty = 0.006", "tv-penalty-with-its-default"),
+    ("nanIsLargest(-Math.abs(value))", "-Math.abs(value)", "top-k-nan-is-the-smallest"),
+    ("[Number(Number.isNaN(d)), d]", "[nanIsLargest(d)]", "bulyan-of-a-median-that-is-infinite"),
+    ("(1 - omega) * own + omega * v[k][j]", "omega * own + (1 - omega) * v[k][j]",
+     "dmsgd-shares-a-quarter-of-its-momentum"),
 ]  # fmt: skip
 
 

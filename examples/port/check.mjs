@@ -126,7 +126,8 @@ function trajectory(inputs) {
   const setting = settingOf(inputs);
   let state = { W: inputs.W };
   const path = inputs.batches.map((batch, t) => {
-    state = p2p.round(setting, state, batch, inputs.signals?.[t]).state;
+    const lr = Array.isArray(inputs.lr) ? inputs.lr[t] : inputs.lr;
+    state = p2p.round({ ...setting, lr }, state, batch, inputs.signals?.[t]).state;
     return state.W;
   });
   return { W: path };

@@ -48,9 +48,9 @@ export function pushWeights(graph) {
   return graph.map((row) => row.map((there, l) => (there ? 1 / sends[l] : 0)));
 }
 
-// The k largest entries by magnitude, the first of a tie.
+// The k largest entries by magnitude, the first of a tie; NaN is smaller than all.
 export function topK(x, k) {
-  const kept = ranking(x.map((value) => [-Math.abs(value)])).slice(0, k);
+  const kept = ranking(x.map((value) => [nanIsLargest(-Math.abs(value))])).slice(0, k);
   return x.map((value, j) => (kept.includes(j) ? value : 0));
 }
 
@@ -106,14 +106,16 @@ function requireBulyan(n, f) {
   if (n < 4 * f + 3) throw new RangeError(`bulyan needs n >= 4f + 3 models, got n=${n}, f=${f}`);
 }
 
-// Per coordinate the mean of the n - 4f values nearest to the median of what repeatedKrum picks.
+// Per coordinate the mean of the n - 4f values nearest to the median of what repeatedKrum picks. Infinity - Infinity,
+// an infinite value's distance to an infinite median, comes last.
 export function bulyan(W, f) {
   requireBulyan(W.length, f);
   const picked = repeatedKrum(W, f);
   const [theta, median] = [picked.length, p2p.coordinateMedian(picked)];
   return columns(picked).map((column, j) => {
     const values = ascending(column);
-    const nearest = ranking(values.map((x) => [Math.abs(x - median[j])])).slice(0, theta - 2 * f);
+    const away = values.map((x) => Math.abs(x - median[j]));
+    const nearest = ranking(away.map((d) => [Number(Number.isNaN(d)), d])).slice(0, theta - 2 * f);
     return sum(nearest.map((i) => values[i])) / nearest.length;
   });
 }
@@ -212,19 +214,21 @@ export function mozi(W, own, risks, count, alpha = 0.5, empty = "nearest") {
 // A network is what stays the same in a run; a state is {W, optimizer, memory, t}: memory holds a system's slots.
 
 function network(inputs) {
-  const { model, X, y, graph, attackers, attack, step_size: mu, optimizer = "sgd" } = inputs;
+  const { model, X, y, graph, attackers, attack, step_size: mu, optimizer = "sgd", l2 = 0 } = inputs;
   const workers = range(graph.length);
   const normal = workers.filter((k) => !attackers.includes(k));
   const hears = workers.map((k) => workers.filter((l) => graph[k][l]));
-  return { model, X, y, graph, attackers, attack, mu, optimizer, workers, normal, hears, f: attackers.length };
+  return { model, X, y, graph, attackers, attack, mu, optimizer, l2, workers, normal, hears, f: attackers.length };
 }
 
-const gradients = (s, W) => W.map((w, k) => p2p.gradient(s.model, w, s.batchX[k], s.batchY[k]));
-const riskOf = (s, k, w) => (w.every(Number.isFinite) ? p2p.risk(s.model, w, s.batchX[k], s.batchY[k]) : Infinity);
+const gradients = (s, W) =>
+  W.map((w, k) => p2p.regularised(p2p.gradient(s.model, w, s.batchX[k], s.batchY[k]), w, s.l2));
+const riskOf = (s, k, w) =>
+  w.every(Number.isFinite) ? p2p.risk(s.model, w, s.batchX[k], s.batchY[k]) + p2p.penalty(w, s.l2) : Infinity;
 
 // Everyone's step from its row of `base` along its row of G: [models, what the optimisers remember].
 function steps(s, state, base, G) {
-  const made = base.map((w, k) => p2p.OPTIMIZERS[s.optimizer](w, G[k], state.optimizer?.[k], s.mu));
+  const made = base.map((w, k) => p2p.OPTIMIZERS[s.optimizer](w, G[k], state.optimizer?.[k], p2p.stepSize(s.mu, k)));
   return [made.map(([w]) => w), made.map(([, remembered]) => remembered)];
 }
 
@@ -328,7 +332,7 @@ function byrdie(s, state, { at = "own" }) {
     W = W.map((w, k) => {
       const { t, m, v } = optimizer[k];
       const part = { t, m: [m[c]], v: [v[c]] };
-      const [[value], after] = p2p.OPTIMIZERS[s.optimizer](base[k], [G[k][c]], part, s.mu);
+      const [[value], after] = p2p.OPTIMIZERS[s.optimizer](base[k], [G[k][c]], part, p2p.stepSize(s.mu, k));
       if (after) [next[k].m[c], next[k].v[c]] = [after.m[0], after.v[0]];
       return set(w, c, value);
     });
@@ -515,7 +519,8 @@ export function relatedRounds(inputs) {
   const path = batches.map((batch, i) => {
     const batchX = batch.map((rows, k) => rows.map((row) => X[k][row]));
     const batchY = batch.map((rows, k) => rows.map((row) => y[k][row]));
-    const s = { ...networks[graphs ? i : 0], batchX, batchY, signals: signals?.[i] };
+    const mu = Array.isArray(inputs.step_size) ? inputs.step_size[i] : inputs.step_size;
+    const s = { ...networks[graphs ? i : 0], mu, batchX, batchY, signals: signals?.[i] };
     made = system.round(s, state, { ...system.options, ...inputs });
     state = { W: made.W, optimizer: made.optimizer, memory: made.memory, t: state.t + 1 };
     return made.W;

@@ -415,6 +415,10 @@ function gradient(model, w, X, y) {
   return flat(model, dt);
 }
 
+// l2 |w|^2 / 2 is added to the risk, its derivative l2 w to the gradient; nothing if l2 is 0: 0 * Infinity is NaN.
+const penalty = (w, l2) => (l2 ? (l2 / 2) * sum(w.map((x) => x * x)) : 0);
+const regularised = (g, w, l2) => (l2 ? g.map((x, j) => x + l2 * w[j]) : g);
+
 // The label with the highest logit, the lowest of equals; -1 where a logit is NaN.
 function predict(model, w, X) {
   return logits(model, w, X).map((z) => (z.some(Number.isNaN) ? -1 : argmin(z.map((x) => -x))));
@@ -494,10 +498,12 @@ function requireConnected(A) {
 }
 
 // --- Algorithm 1 ------------------------------------------------------------------------------------------------
-// A setting is {model, X, y, graph, attackers, rule, attack, risk, smoothing, optimizer, lr}: X[k] and y[k] are
-// worker k's samples and labels. A state is {W, optimizer, smoothed}: what one round hands to the next.
+// A setting is {model, X, y, graph, attackers, rule, attack, risk, smoothing, optimizer, lr, [l2]}: X[k] and y[k]
+// are worker k's samples and labels, lr is a step size, or one for each worker. A state is {W, optimizer, smoothed}:
+// what one round hands to the next.
 
 const honestWorkers = (setting) => range(setting.graph.length).filter((k) => !setting.attackers.includes(k));
+const stepSize = (lr, k) => (Array.isArray(lr) ? lr[k] : lr); // mu_k^t
 const neighbours = (graph, k) => range(graph.length).filter((l) => graph[k][l]);
 
 function check(setting) {
@@ -522,15 +528,15 @@ function check(setting) {
 
 // One round, given its draws: batch[k], row numbers of worker k; signals[i], of the i-th attacker, if needed.
 function round(setting, state, batch, signals) {
-  const { model, X, y, graph, attackers, rule, attack } = setting;
+  const { model, X, y, graph, attackers, rule, attack, l2 = 0 } = setting;
   const workers = range(graph.length);
   const batchX = workers.map((k) => batch[k].map((row) => X[k][row]));
   const batchY = workers.map((k) => batch[k].map((row) => y[k][row]));
 
   // for all agents: local learning step, Eq. (2)
-  const G = workers.map((k) => gradient(model, state.W[k], batchX[k], batchY[k]));
+  const G = workers.map((k) => regularised(gradient(model, state.W[k], batchX[k], batchY[k]), state.W[k], l2));
   const steps = workers.map((k) =>
-    OPTIMIZERS[setting.optimizer](state.W[k], G[k], state.optimizer?.[k], setting.lr)
+    OPTIMIZERS[setting.optimizer](state.W[k], G[k], state.optimizer?.[k], stepSize(setting.lr, k))
   );
   const local = steps.map(([w]) => w);
   const optimizer = steps.map(([, optimizerState]) => optimizerState);
@@ -555,7 +561,7 @@ function round(setting, state, batch, signals) {
       continue;
     }
     const data = setting.risk === "batch" ? [batchX[k], batchY[k]] : [X[k], y[k]];
-    const r = models.map((w) => (isFiniteModel(w) ? risk(model, w, ...data) : Infinity));
+    const r = models.map((w) => (isFiniteModel(w) ? risk(model, w, ...data) + penalty(w, l2) : Infinity));
     const L = r.map((x, i) => smooth(state.smoothed?.[k][N_k[i]], x, setting.smoothing));
     const c = WEIGHTS[rule](L, N_k.indexOf(k)); // Eq. (6), or (5)
     W[k] = combine(c, models); // Eq. (3)
@@ -610,7 +616,7 @@ if (typeof module !== "undefined") {
     signFlip, arbitrary, fallOfEmpires, aLittleIsEnough, alieZ,
     affine, affineBackward, relu, reluBackward, softmaxCrossEntropy, softmaxCrossEntropyBackward,
     conv2d, conv2dBackward, maxpool2d, maxpool2dBackward, nested,
-    mlp, cnn, logits, risk, gradient, predict, sgd, adam,
+    mlp, cnn, logits, risk, gradient, penalty, regularised, predict, sgd, adam, stepSize,
     complete, ring, fromEdges, erdosRenyi, randomRegular, requireConnected,
     check, round, initial, roundsPerEpoch, batches, evaluate,
     ATTACKS, OPTIMIZERS,

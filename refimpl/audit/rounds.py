@@ -129,13 +129,16 @@ def step_of(s: Setting) -> str:
 
 
 def _inputs(given: dict[str, Any]) -> tuple:
-    names = ("X", "y", "graph", "attackers", "rule", "attack", "risk", "optimizer")
-    batch, W, before = given["batch"], given["W"], given.get("optimizer_state")
+    names = ("graph", "attackers", "rule", "attack", "risk", "optimizer")
+    batch, W, before, lr = given["batch"], given["W"], given.get("optimizer_state"), given["lr"]
     about = {key: value for key, value in given["model"].items() if key not in ("kind", "layout", "size")}
     setting = Setting(
         getattr(models, given["model"]["kind"])(**about),
+        X=[own[labels >= 0] for own, labels in zip(given["X"], given["y"], strict=True)],  # without padding
+        y=[labels[labels >= 0] for labels in given["y"]],
         **{name: given[name] for name in names},
-        step_size=given["lr"],
+        step_size=(lambda k, t: lr[k]) if np.ndim(lr) else lr,
+        l2=given.get("l2", 0.0),
         batch_size=batch.shape[1],
     )
     setting = setting._replace(attackers=setting.attackers.astype(int))  # an empty list has no dtype

@@ -4,6 +4,7 @@ from unittest import mock
 
 import numpy as np
 import related_functions
+from related_functions import steps_of
 
 from refimpl import aggregate, algorithm, attacks, draws, graphs, layers, optim, released, train
 from refimpl.arrays import quiet
@@ -30,7 +31,7 @@ def prepared(model, X, y, graph, attackers, batch, lr, smoothing, **options):
     """The setting of a case, checked. Its rows are padded to one length, with label -1."""
     X, y = [own[labels >= 0] for own, labels in zip(X, y)], [labels[labels >= 0] for labels in y]
     s = algorithm.Setting(
-        model.model, X, y, graph, attackers, step_size=lr, batch_size=batch.shape[-1], **options
+        model.model, X, y, graph, attackers, step_size=steps_of(lr), batch_size=batch.shape[-1], **options
     )
     train.check(s)
     released.smooth(np.ones(1), np.ones(1), smoothing)  # refuses a share that is none
@@ -147,8 +148,8 @@ FUNCTIONS = {
     "affine_backward": affine_backward,
     "relu": lambda x: {"y": layers.relu(x)},
     "relu_backward": lambda dy, y: {"dx": layers.relu_backward(dy, y)[0]},
-    "softmax_cross_entropy": lambda z, y: {"losses": layers.softmax_cross_entropy(z, y)},
-    "softmax_cross_entropy_backward": lambda z, y: {"dz": layers.softmax_cross_entropy_backward(z, y)},
+    "softmax_cross_entropy": quiet(lambda z, y: {"losses": layers.softmax_cross_entropy(z, y)}),
+    "softmax_cross_entropy_backward": quiet(lambda z, y: {"dz": layers.softmax_cross_entropy_backward(z, y)}),
     "conv2d": conv2d,
     "conv2d_backward": conv2d_backward,
     "maxpool2d": lambda x: {"y": layers.maxpool2d(x)},

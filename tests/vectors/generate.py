@@ -12,8 +12,12 @@ from pathlib import Path
 import attack_and_graph_cases  # noqa: F401
 import later_network_cases  # noqa: F401
 import later_related_cases  # noqa: F401
+import later_related_round_cases  # noqa: F401
+import later_related_rule_cases  # noqa: F401
+import later_related_size_cases  # noqa: F401
 import later_round_cases  # noqa: F401
 import later_rule_cases  # noqa: F401
+import later_size_cases  # noqa: F401
 import layer_cases  # noqa: F401
 import model_cases  # noqa: F401
 import neighbourhood_cases  # noqa: F401

@@ -1,4 +1,4 @@
-"""More of maxpool2d, mlp and cnn: mistakes of a second port that the first cases let pass.
+"""More of softmax_cross_entropy, maxpool2d, mlp and cnn: mistakes of later ports that the first cases let pass.
 
 NaN inside of a network, logits that overflow, and CNNs of other depths.
 """
@@ -202,3 +202,27 @@ def cnn_predict_of_nan_in_one_pixel():
 def cnn_needs_a_stage():
     """Catches a CNN without a convolution."""
     return "layout", {"model": cnn(8, (), 4, 2)}, ["cnn", "8"]
+
+
+# --- Mistakes of a third port -------------------------------------------------------------------------------
+
+LOST_LOGITS = {"z": np.array([[nan, 0.0], [inf, 0.0], [1.0, 2.0]]), "y": np.array([-1, -1, 0])}
+
+
+@case("softmax_cross_entropy")
+def padding_costs_nothing_whatever_its_logits():
+    """Catches 0 times the loss of a padded row: NaN and Infinity are among its logits."""
+    return "softmax_cross_entropy", LOST_LOGITS
+
+
+@case("softmax_cross_entropy")
+def derivative_of_padding_is_zero_whatever_its_logits():
+    """Catches 0 times the derivative of a padded row: NaN and Infinity are among its logits."""
+    return "softmax_cross_entropy_backward", LOST_LOGITS
+
+
+@case("mlp")
+def mlp_logits_of_a_nan_weight_of_an_input_of_zero():
+    """Catches products that are skipped where the input is 0: 0 times NaN is NaN."""
+    w = np.array([nan, 1.0, 1.0, 1.0, 0.0, 0.0])
+    return "logits", {"model": mlp(2, 2), "w": w, "X": np.array([[0.0, 1.0]])}

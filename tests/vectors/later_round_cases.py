@@ -1,4 +1,4 @@
-"""More of round and trajectory: mistakes of a second port that the first cases let pass."""
+"""More of round and trajectory: mistakes of later ports that the first cases let pass."""
 
 import numpy as np
 from common import case, draw, error, family, unlike
@@ -6,9 +6,9 @@ from functions import FUNCTIONS, round_, trajectory
 from model_cases import cnn, mlp
 from neighbourhood_cases import NOBODY, larger
 from round_cases import MODEL, SPARSE, D, one_round, previous_risks, row_numbers, setup
-from trajectory_cases import sound
+from trajectory_cases import mlp_setup, sound
 
-from refimpl import graphs
+from refimpl import aggregate, graphs
 
 nan, inf = np.nan, np.inf
 
@@ -226,3 +226,94 @@ def smoothing_above_one_under_median():
 def graph_not_connected_under_local():
     """Catches a check that waits until somebody listens: nobody does."""
     return "round", setup(rule="local", graph=graphs.from_edges(7, [(0, 1), (2, 3)])), ["connected"]
+
+
+# --- The score ----------------------------------------------------------------------------------------------
+
+
+@case("round")
+def score_worst_own_and_worst_whole_of_two_workers():
+    """Catches one worst worker for both: 0 is the worst on its own rows, 1 on all of them. And an empty list of
+    attackers."""
+    own = np.array([[0, 0, 1, 0], [1, 1, 0, 0], [1, 1, 1, 1]], dtype=bool)
+    given = {"model": mlp(1, 2), "X_test": np.array([[-2.0], [-1.0], [1.0], [2.0]])}
+    given |= {"y_test": np.array([0, 0, 1, 1]), "own_test": own, "attackers": NOBODY}
+    given["W"] = np.array([[0.0, 1.0, 0.0, -1.5], [0.0, 0.0, 1.0, 0.0], [0.0, 1.0, 0.0, 0.0]])
+    alone = [FUNCTIONS["evaluate"](**given | {"attackers": np.delete(np.arange(3), k)}) for k in range(3)]
+    assert [one["worst_own"] for one in alone] == [0, 1, 1]
+    assert [one["worst_whole"] for one in alone] == [0.75, 0.5, 1]
+    return "evaluate", given
+
+
+# --- Regularised, and with steps of one's own ---------------------------------------------------------------
+
+
+def with_l2(made, given, factor):
+    """The weights if the risks had factor * l2 |w|^2 / 2 in place of l2 |w|^2 / 2."""
+    extra = (factor - 1) * given["l2"] / 2 * (made["sent"] ** 2).sum(axis=1)
+    normal = np.setdiff1d(np.arange(7), given["attackers"])
+    return np.stack([aggregate.adaptive_weights(made["risks"][k] + extra, k) for k in normal])
+
+
+@case("round")
+def adaptive_l2_is_in_the_gradient_and_in_the_risk():
+    """Catches l2 in one of the two alone, l2 |w|^2 without the half, and biases left out of it."""
+    given, made = one_round(l2=0.25)
+    W, plain = given["W"], round_(**given | {"l2": 0.0})["gradient"]
+    biases = np.concatenate([np.full(f.size, f.name[0] == "b") for f in MODEL.model.layout.fields])
+    assert np.allclose(made["gradient"], plain + 0.25 * W)
+    unlike(made["gradient"], plain, plain + 0.5 * W, plain + 0.25 * np.where(biases, 0, W))
+    normal = np.setdiff1d(np.arange(7), given["attackers"])
+    unlike(made["weights"][normal], with_l2(made, given, 0), with_l2(made, given, 2))
+    return "round", given
+
+
+@case("round")
+def average_l2_goes_through_adam():
+    """Catches weight decay beside Adam (AdamW): l2 w is in the gradient whose moments are taken."""
+    given, made = one_round(rule="average", optimizer="adam", lr=0.05, l2=0.25)
+    plain = round_(**given | {"l2": 0.0})
+    unlike(made["local"], plain["local"] - 0.05 * 0.25 * given["W"], plain["local"])
+    return "round", given
+
+
+EACH_ITS_OWN = np.array([0.1, 0.5, 0.3, 0.05, 0.4, 0.2, 0.6])
+
+
+@case("round")
+def adaptive_each_worker_has_its_own_step_size():
+    """Catches one step size for all: lr is (N,), mu_k^t of worker k in this round."""
+    given, made = one_round(lr=EACH_ITS_OWN)
+    for other in (EACH_ITS_OWN[0], EACH_ITS_OWN.mean(), EACH_ITS_OWN[::-1].copy()):
+        unlike(made["local"], round_(**given | {"lr": other})["local"])
+    return "round", given
+
+
+@family("trajectory")
+def five_rounds_with_l2_or_steps_that_shrink():
+    t = np.arange(1, 6)[:, None]
+    steps = (2 * EACH_ITS_OWN / np.sqrt(t)).round(3)
+    variants = {
+        "l2": ({"l2": 0.1}, {"l2": 0.0}, "Catches l2 that is in the first round alone."),
+        "steps-that-shrink": (
+            {"lr": steps},
+            {"lr": np.stack([steps[0]] * 5)},
+            "Catches the step sizes of one round for all: lr is (T, N), mu_k^t in row t - 1.",
+        ),
+        "steps-that-shrink-adam": (
+            {"lr": steps / 8, "optimizer": "adam"},
+            {"lr": np.stack([steps[-1] / 8] * 5)},
+            "Catches the step sizes of the last round for all, and one for all workers, under Adam.",
+        ),
+    }
+    for name, (changes, wrong, comment) in variants.items():
+        given = mlp_setup(**changes)
+        given["batches"] = given["batches"][:5]
+        unlike(sound(given)[-1], trajectory(**given | wrong)["W"][-1])
+        yield f"mlp-adaptive-sign-flip-{name}", comment, "trajectory", given
+
+
+@error("round")
+def smoothing_of_nan():
+    """Catches a check by < and >, which NaN passes."""
+    return "round", setup(smoothing=nan), ["smoothing"]

@@ -1,4 +1,4 @@
-"""More of combine, rules, attacks and graphs: mistakes of a second port that the first cases let pass.
+"""More of weights, combine, rules, attacks and graphs: mistakes of later ports that the first cases let pass.
 
 The modules imported here declare the first cases; cases are added behind them.
 """
@@ -9,7 +9,8 @@ import weight_cases  # noqa: F401
 from common import case, draw, error, unlike
 from rule_cases import scores, selected
 
-from refimpl.aggregate import trimmed_mean
+from refimpl.aggregate import adaptive_weights, trimmed_mean
+from refimpl.graphs import from_edges
 
 nan, inf = np.nan, np.inf
 
@@ -151,3 +152,75 @@ def random_regular_of_more_than_all_others():
 def random_regular_of_a_negative_degree():
     """Catches a graph without edges in place of a refusal."""
     return "random_regular", {"n": 4, "degree": -2, "shuffled": []}, ["4", "-2"]
+
+
+# --- Mistakes of a third port -------------------------------------------------------------------------------
+
+
+@case("combine")
+def combine_a_weight_of_1e_200_counts():
+    """Catches a threshold for 0 however small: 1e-200 of a model of 1e201 is 10."""
+    c, W = np.array([1.0, 1e-200]), np.array([[1.0, 2.0], [1e201, 0.0]])
+    unlike(c @ W, W[0])
+    return "combine", {"weights": c, "W": W}
+
+
+@case("combine")
+def combine_a_subnormal_weight_on_a_lost_model_is_nan():
+    """Catches subnormal weights that count as 0: 1e-310 is a weight, and the model is lost."""
+    return "combine", {"weights": np.array([1.0, 1e-310]), "W": np.array([[1.0, 2.0], [nan, 0.0]])}
+
+
+@case("weights")
+def adaptive_own_risk_of_minus_infinity_lets_all_pass():
+    """Catches a search for +Infinity and NaN only: a risk of -Infinity is not finite either."""
+    risks = np.array([0.5, -inf, 0.25])
+    unlike(adaptive_weights(risks, 1), np.array([0.0, 1.0, 0.0]))
+    return "adaptive_weights", {"risks": risks, "own": 1}
+
+
+@case("rules")
+def trimmed_mean_rule_trims_f_where_a_tenth_is_more():
+    """Catches max(f, n / 10): with an attacker f counts, 1 a side of twenty."""
+    W = np.arange(20.0)[:, None] ** 2
+    unlike(trimmed_mean(W, 1), trimmed_mean(W, 2))
+    return "rule", {"rule": "trimmed-mean", "W": W, "f": 1}
+
+
+HUGE = np.array([[1.5e308], [1.7e308], [1.6e308], [1.75e308]])
+
+
+@case("rules", precise=False)
+def average_overflows():
+    """Catches a mean that is scaled against overflow: the sum is Infinity, and so is the mean."""
+    return "average", {"W": HUGE[:2]}
+
+
+@case("rules", precise=False)
+def median_overflows():
+    """Catches a / 2 + b / 2 for (a + b) / 2: the sum of the middle two is Infinity."""
+    return "coordinate_median", {"W": HUGE[:2]}
+
+
+@case("rules", precise=False)
+def trimmed_mean_overflows():
+    """Catches a mean that is scaled against overflow: the sum of the two values left is Infinity."""
+    return "trimmed_mean", {"W": HUGE, "f": 1}
+
+
+@case("graphs")
+def random_regular_of_all_others():
+    """Catches a draw where nothing is left to draw: the complement of no edges is the complete graph."""
+    return "random_regular", {"n": 5, "degree": 4, "shuffled": []}
+
+
+@case("graphs")
+def random_regular_of_nobody():
+    """Catches a refusal of degree 0, and a draw: there are no stubs to shuffle."""
+    return "random_regular", {"n": 5, "degree": 0, "shuffled": []}
+
+
+@error("graphs")
+def graph_that_lacks_the_last_worker():
+    """Catches a search that ends one worker early: 2, the last, hears nobody."""
+    return "require_connected", {"graph": from_edges(3, [(0, 1)])}, ["connected", "2"]

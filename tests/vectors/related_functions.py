@@ -8,6 +8,13 @@ from refimpl import algorithm
 from refimpl.related import mixing, rules, systems
 
 
+def steps_of(lr):
+    """The step sizes of a case as a `Setting` has them: a number, or those of the workers, (N,) or (T, N)."""
+    if not np.ndim(lr):
+        return lr
+    return lambda k, t: lr[k] if lr.ndim == 1 else lr[t - 1, k]
+
+
 def related_rounds(
     system,
     model,
@@ -22,6 +29,7 @@ def related_rounds(
     graphs=None,
     signals=None,
     optimizer="sgd",
+    l2=0.0,
     **options,
 ):
     """Rounds of a system: the models after each, what was sent in the last one, and what it remembers then.
@@ -30,9 +38,9 @@ def related_rounds(
     """
     schedule = None if graphs is None else lambda t: graphs[t - 1]
     first = graph if graphs is None else graphs[0]
-    s = algorithm.Setting(model.model, X, y, first, attackers, attack=attack, optimizer=optimizer)
+    s = algorithm.Setting(model.model, X, y, first, attackers, attack=attack, optimizer=optimizer, l2=l2)
     systems.check(system, s, schedule, len(batches))
-    step = systems.engine(system, schedule, **options)(s._replace(step_size=step_size)).step
+    step = systems.engine(system, schedule, **options)(s._replace(step_size=steps_of(step_size))).step
     state, path = algorithm.start(s, W), []
     for batch, drawn in zip(batches, itertools.repeat(None) if signals is None else signals):
         result = step(state, batch, drawn)

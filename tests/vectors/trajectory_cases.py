@@ -25,6 +25,7 @@ def clear_rounds(given):
     batches, signals = given.pop("batches"), given.pop("signals", None)
     for t, batch in enumerate(batches):
         now = given | state | {"batch": batch} | ({} if signals is None else {"signals": signals[t]})
+        now |= {"lr": now["lr"][t]} if np.ndim(now["lr"]) else {}
         made = round_(**now)
         clear_round(now, made)
         path.append(made["W"])
