@@ -217,12 +217,22 @@ def doubled(x):
     return 2 * x
 
 
+class WithAnotherRisk(models.MLP):
+    """It has its own `risk`, but is an MLP."""
+
+    def risk(self, w, X, y):
+        return 2 * super().risk(w, X, y)
+
+
 def other_networks():
     """Each one layer away from a network that it knows."""
     mlp, cnn = as_layers(MODELS["mlp"]), MODELS["cnn"]
     double = Layer(doubled, lambda dy, x: (2 * dy,))
+    straight = Layer(layers.relu, lambda dy, x: (dy,))
     return {
         "a layer of one's own": mlp._replace(layers=(*mlp.layers[:1], double, *mlp.layers[2:])),
+        "a derivative of one's own": mlp._replace(layers=(*mlp.layers[:1], straight, *mlp.layers[2:])),
+        "a risk of one's own": WithAnotherRisk(*MODELS["mlp"]),
         "ReLU at the end": mlp._replace(layers=(*mlp.layers, mlp.layers[1])),
         "no ReLU": mlp._replace(layers=mlp.layers[::2]),
         "nothing": mlp._replace(layers=()),
