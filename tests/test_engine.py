@@ -200,9 +200,9 @@ cuts = st.fixed_dictionaries(
 # --- Decisions that hang on rounding ------------------------------------------------------------------------
 
 
-def clear(s, before, batch, made):
+def clear(s, before, batch, made, tolerance=None):
     """No decision of the round `made` hangs on rounding: of ReLU, pooling, the filter, Krum and the medoid."""
-    tolerance = TOLERANCE[str(before.W.dtype)]
+    tolerance = tolerance or TOLERANCE[str(before.W.dtype)]
     kinks = all(clear_of_kinks(s.model, before.W[k], s.X[k][batch[k]], tolerance) for k in range(len(s.graph)))
     return kinks and not may_overflow(s, made) and all(clear_choice(s, k, made, tolerance) for k in s.normal)
 
@@ -307,6 +307,23 @@ def assert_same_rounds(s, W, seed, count=3):
             return t
         assert_same_round(s, state, made, step(state, batch, signals))
         state = frozen(made.state)
+    return count
+
+
+def assert_same_runs(s, W, seed, count, tolerance, clear_by=None):
+    """Each engine from where it was itself, as far as no decision hangs on rounding: -> how many rounds."""
+    step = engine.engine(s).step
+    plain = fast = frozen(algorithm.start(s, W))
+    for t, (batch, signals) in enumerate(draws_of(s, W, seed, count)):
+        made = algorithm.round_(s, plain, batch, signals)
+        if not clear(s, plain, batch, made, clear_by):
+            return t
+        result = step(fast, batch, signals)
+        assert_allclose(result.state.W, made.state.W, rtol=tolerance, atol=tolerance)
+        assert (result.weights is None) == (made.weights is None)
+        if made.weights is not None:
+            assert_allclose(result.weights, made.weights, rtol=0, atol=10 * tolerance)
+        plain, fast = frozen(made.state), frozen(result.state)
     return count
 
 
