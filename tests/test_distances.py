@@ -73,15 +73,15 @@ def test_seven_corners_as_far_apart_are_a_tie(products, dtype):
 def mirrored(seed):
     """Nine models of which two honest ones, and no other, are nearest to the rest: mirror images of each other.
 
-    They are in sixteenths and differ in the sign of one coordinate, in which five others, in quarters, are 0.
-    So the two are exactly as far from all of these. Two attackers are far away, which costs products their last
-    digits. Rows and columns are in any order.
+    They differ in the sign of one coordinate, in which five others are 0. So by differences the two are exactly
+    as far from all of these; products round, as no coordinate is a short number. Two attackers are far away.
+    Rows and columns are in any order.
     """
     rng = np.random.default_rng(seed)
     W = np.zeros((9, 25))
-    W[:2, 1:] = rng.integers(-2, 3, 24) / 16
-    W[:2, 0] = 0.25, -0.25
-    W[2:7, 1:] = rng.integers(-4, 5, (5, 24)) / 4
+    W[:2, 1:] = rng.normal(size=24) / 8
+    W[:2, 0] = np.array([1, -1]) * rng.uniform(0.1, 0.3)
+    W[2:7, 1:] = rng.normal(size=(5, 24))
     W[7:] = 60 * rng.normal(size=(2, 25))
     return strategies.frozen(W[rng.permutation(9)][:, rng.permutation(25)])
 
@@ -194,13 +194,15 @@ def test_a_few_coordinates_at_a_time_change_nothing(floats, monkeypatch):
 
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 @pytest.mark.parametrize("d", [600, 56806])
-@pytest.mark.parametrize("what", ["spread", "clusters", "repeated", "chain", "nested", "lost"])
+@pytest.mark.parametrize("what", ["spread", "clusters", "pairs", "repeated", "chain", "nested", "lost"])
 def test_distances_by_products_are_those_by_differences(what, d, dtype):
     """What makes pairs close: attackers far away from the others, models sent twice, one near the next."""
     rng = np.random.default_rng(d)
     W = rng.normal(size=(8, d))
     if what == "clusters":
         W = 1e4 * W[[0, 0, 0, 1, 1, 2, 2, 2]] + 1e-4 * W
+    if what == "pairs":  # far from each other, and each nearly equal: products would be off by 1e-7
+        W = W[[0, 0, 1, 1, 2, 2, 3, 3]] + 1e-4 * W
     if what == "repeated":
         W[2:6] = W[2]
     if what == "chain":

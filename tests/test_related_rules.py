@@ -186,6 +186,8 @@ def test_top_k_by_hand():
     x = np.array([1.0, -3.0, 2.0, -2.0, 0.5])
     assert_array_equal(mixing.top_k(x, 2), [0, -3, 2, 0, 0])  # of 2 and -2 the first
     assert_array_equal(mixing.top_k(x, 5), x)
+    alike = np.tile([1.0, -1.0], 100)
+    assert_array_equal(mixing.top_k(alike, 7), np.where(np.arange(200) < 7, alike, 0))
     assert mixing.count_of(0.01, 26) == 1
     assert mixing.count_of(0.01, 250) == 3  # halves up, also where the lower number is even
 
