@@ -2,6 +2,7 @@
 
 import contextlib
 import itertools
+import threading
 from unittest import mock
 
 import numpy as np
@@ -15,7 +16,7 @@ from refimpl.aggregate import RULES, Rule
 from refimpl.arrays import module_of, quiet
 from refimpl.attacks import ATTACKS, Attack
 from refimpl.fast import conv_pool, distances, engine, networks, plan, risks, rules
-from refimpl.fast.parallel import parallel_for, threads
+from refimpl.fast.parallel import threads
 from refimpl.models import layout
 
 CLASSES = 3
@@ -447,17 +448,24 @@ def test_any_number_of_threads_gives_the_same_bytes(rule, model, graph):
         assert other.history == runs[0].history
 
 
-def test_an_error_on_a_thread_is_raised_and_threads_may_ask_for_threads():
-    seen = []
+@pytest.mark.parametrize("what", ["rule", "attack", "model"])
+def test_what_is_not_ours_is_called_on_the_callers_thread(what, monkeypatch):
+    """It may not expect others."""
+    seen = set()
 
-    def part(i):
-        parallel_for(lambda j: seen.append((i, j)), range(3))
-        if i == 7:
-            raise ArithmeticError("seven")
+    def noted(function):
+        return lambda *args: seen.add(threading.current_thread()) or function(*args)
 
-    with threads(3), pytest.raises(ArithmeticError, match="seven"):
-        parallel_for(part, range(9))
-    assert {(i, j) for i in range(8) for j in range(3)} <= set(seen)
+    s = setting(ROWS, GRAPHS["ring"], rule="mine" if what == "rule" else "average", attack="mine")
+    monkeypatch.setitem(RULES, "mine", RULES["average"]._replace(compute=noted(RULES["average"].compute)))
+    monkeypatch.setitem(ATTACKS, "mine", ATTACKS["foe"]._replace(send=noted(ATTACKS["foe"].send)))
+    if what == "model":
+        monkeypatch.setattr(Quadratic, "gradient", noted(Quadratic.gradient))
+        s = s._replace(model=Quadratic(), attack="foe")
+    W = draws.initial(s.model.layout, 7, draws.stream(0, "init"))
+    with threads(3), parts(floats=0):
+        next(train.rounds(s, W, 0, engine.engine))
+    assert seen == {threading.current_thread()}
 
 
 # --- Parts --------------------------------------------------------------------------------------------------
