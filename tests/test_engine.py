@@ -449,22 +449,39 @@ def test_any_number_of_threads_gives_the_same_bytes(rule, model, graph):
 
 
 @pytest.mark.parametrize("what", ["rule", "attack", "model"])
-def test_what_is_not_ours_is_called_on_the_callers_thread(what, monkeypatch):
+def test_what_is_not_ours_is_called_on_the_callers_thread(what):
     """It may not expect others."""
     seen = set()
 
     def noted(function):
         return lambda *args: seen.add(threading.current_thread()) or function(*args)
 
-    s = setting(ROWS, GRAPHS["ring"], rule="mine" if what == "rule" else "average", attack="mine")
-    monkeypatch.setitem(RULES, "mine", RULES["average"]._replace(compute=noted(RULES["average"].compute)))
-    monkeypatch.setitem(ATTACKS, "mine", ATTACKS["foe"]._replace(send=noted(ATTACKS["foe"].send)))
-    if what == "model":
-        monkeypatch.setattr(Quadratic, "gradient", noted(Quadratic.gradient))
-        s = s._replace(model=Quadratic(), attack="foe")
-    W = draws.initial(s.model.layout, 7, draws.stream(0, "init"))
-    with threads(3), parts(floats=0):
-        next(train.rounds(s, W, 0, engine.engine))
+    class Noted(Quadratic):
+        risk, gradient = noted(Quadratic.risk), noted(Quadratic.gradient)
+
+    def by_a_helper(function, todo):
+        """All parts, if there are several."""
+        todo = list(todo)
+        if len(todo) == 1:
+            return function(*todo)
+        helper = threading.Thread(target=lambda: [function(part) for part in todo])
+        helper.start()
+        helper.join()
+
+    s = {
+        "rule": setting(ROWS, GRAPHS["ring"], rule="mine"),
+        "attack": setting(ROWS, GRAPHS["ring"], attack="mine"),
+        "model": setting(ROWS, GRAPHS["ring"])._replace(model=Noted()),
+    }[what]
+    rule = RULES["average"]._replace(compute=noted(RULES["average"].compute))
+    attack = ATTACKS["foe"]._replace(send=noted(ATTACKS["foe"].send))
+    with (
+        mock.patch.dict(RULES, mine=rule),
+        mock.patch.dict(ATTACKS, mine=attack),
+        mock.patch.object(engine, "parallel_for", by_a_helper),
+        parts(floats=0),
+    ):
+        next(train.rounds(s, initial(s), 0, engine.engine))
     assert seen == {threading.current_thread()}
 
 

@@ -63,6 +63,7 @@ def test_har_with_carried_products(rule, attack, dtype, seed):
     s = har(dtype, seed, rule=rule, attack=attack)
     made = plan.plan(s)
     assert made.carries
+    assert [group.stages for group in made.groups] == [plan.WHOLE]  # what is carried has stages of its own
     assert len(made.chunks) > 1
     assert_same(s, seed)
 

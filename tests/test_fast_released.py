@@ -51,7 +51,7 @@ def test_one_difference_at_a_time(name, attack):
 
 
 def test_every_risk_is_smoothed_where_most_need_not_be_computed():
-    """At HAR's size, where the paper's round scores models in stages, and only those that may pass on all rows."""
+    """At HAR's size, where a round of the paper scores on all rows only the models that may pass."""
     s = test_engine_shapes.har(attack="sign-flip", risk="batch", batch_size=80)
     (group,) = plan.plan(s).groups
     assert len(group.stages) > 1
