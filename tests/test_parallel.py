@@ -8,7 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from threadpoolctl import threadpool_info, threadpool_limits
 
-from refimpl.arrays import quiet
 from refimpl.fast.parallel import device_factor, parallel_for, threads, tiles
 
 
@@ -53,13 +52,11 @@ def on_three_threads(function):
     return list(found.values())
 
 
-def test_helpers_ignore_what_the_caller_ignores_and_nothing_else():
-    with quiet:
+@pytest.mark.parametrize("overflow", ["ignore", "raise"])
+def test_helpers_ignore_what_the_caller_ignores_and_nothing_else(overflow):
+    with np.errstate(over=overflow):
         assert on_three_threads(np.geterr) == [np.geterr()] * 3
-        assert np.geterr()["over"] == "ignore"
-    with np.errstate(over="raise"):
-        assert on_three_threads(np.geterr) == [np.geterr()] * 3
-        assert np.geterr()["over"] == "raise"
+        assert np.geterr()["over"] == overflow
 
 
 def blas_threads():
