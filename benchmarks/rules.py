@@ -5,7 +5,7 @@
 The yardstick of the median and the trimmed mean is numpy's sort of the models, that of Krum and the medoid one
 product W W^T; the others have none. The models are random; "krum, foe" and "medoid, foe" see honest ones that
 nearly agree and attackers that send the same, which is harder. One thread. Where byzfl defines the same thing,
-the results are compared before anything is timed; its Krum(f + 1) is Krum(f) here (tests/test_peers.py).
+the results are compared before anything is timed; its Krum(f + 1) is Krum(f) here (tests/test_byzfl_flower.py).
 """
 
 import sys

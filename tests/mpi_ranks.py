@@ -1,4 +1,4 @@
-"""What the ranks of tests/test_mpi.py do: every rule against every attack, by MPI, beside one process.
+"""What the ranks of tests/test_mpi_peers.py do: every rule against every attack, by MPI, beside one process.
 
     mpiexec -n 4 python tests/mpi_ranks.py
 
@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 from mpi4py import MPI
 from problems import initial, setting
-from test_mpi import ROWS, cases, in_one_process, share
+from test_peers import ROWS, cases, in_one_process, share
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "examples"))
 from mpi_peers import Channel

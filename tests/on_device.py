@@ -28,7 +28,8 @@ NOT_HERE = {
     "test_any_number_of_threads_gives_the_same_bytes": "threads are the host's",
     "test_a_row_that_nobody_has_is_refused": "to look would be to wait for the device",
 }
-ON_THE_HOST = {"check", "combine_into", "between", "by_products", "different"}  # arrays are, or stay, there
+# Their arrays are, or stay, there.
+ON_THE_HOST = {"check", "trust_summary", "combine_into", "between", "by_products", "different"}
 # What lives on the device, of tuples that also hold what lives on the host.
 MOVES = {
     algorithm.Setting: ("X", "y"),

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from refimpl import arrays
-from refimpl.fast import parallel
 
 ROOT = Path(__file__).parents[1]
 
@@ -33,11 +32,6 @@ def test_nothing_else_imports_cupy():
             names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
             if any(name.partition(".")[0].startswith("cupy") for name in names):
                 assert path == ROOT / "refimpl" / "arrays.py"
-
-
-def test_a_device_gets_more_at_a_time(xp):
-    assert parallel.device_factor(np) == 1
-    assert parallel.device_factor(xp) == 128
 
 
 # --- Asking for a GPU ---------------------------------------------------------------------------------------

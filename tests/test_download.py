@@ -105,6 +105,14 @@ class Handler(BaseHTTPRequestHandler):
         self.send(length=10**12)
         self.wfile.write(CONTENT)
 
+    def announces_a_byte_too_much(self):
+        self.send(length=len(CONTENT) + 1)
+        self.wfile.write(CONTENT + b"x")
+
+    def sends_a_byte_too_much(self):
+        self.send()
+        self.wfile.write(CONTENT + b"x")
+
     def endless(self):
         self.send()
         while not self.server.over.is_set():
@@ -172,6 +180,8 @@ FAILURES = {
     "trickles-a-chunk-extension": "slower than",
     "endless-trailers": "slower than",
     "announces-too-much": f"at most {len(CONTENT)} bytes, the server announces {10**12}",
+    "announces-a-byte-too-much": f"at most {len(CONTENT)} bytes, the server announces {len(CONTENT) + 1}",
+    "sends-a-byte-too-much": f"at most {len(CONTENT)} bytes, got more",
     "endless": f"at most {len(CONTENT)} bytes, got more",
     "local-file": "not allowed",
 }

@@ -2,12 +2,14 @@
 
 import numpy as np
 import pytest
+import test_engine_shapes
 from numpy.testing import assert_allclose
 from problems import GRAPHS, after, setting
 
 from refimpl import aggregate, released
 from refimpl.experiments import cli, tasks
 from refimpl.experiments.options import parse
+from refimpl.fast import plan
 from refimpl.fast import released as fast
 from refimpl.fast.networks import batched
 from refimpl.models import as_layers
@@ -19,8 +21,8 @@ def engines(on):
     return [lambda s, engine=engine: engine(s, on) for engine in (released.engine, fast.engine)]
 
 
-def assert_same(s, on, rounds=4):
-    one, other = (after(s, rounds, engine=engine) for engine in engines(on))
+def assert_same(s, on, rounds=4, W=None):
+    one, other = (after(s, rounds, W, engine=engine) for engine in engines(on))
     for mine, theirs in zip(other.state, one.state, strict=True):
         assert_allclose(mine, theirs, rtol=1e-9, atol=1e-12)
     assert (other.weights is None) == (one.weights is None)
@@ -46,6 +48,14 @@ def test_rules_that_need_many_neighbours(rule, on):
 @pytest.mark.parametrize("name", IN_THE_ROUND)
 def test_one_difference_at_a_time(name, attack):
     assert_same(setting(attack=attack, attackers=[1, 4], optimizer="adam", step_size=0.05), [name])
+
+
+def test_every_risk_is_smoothed_where_most_need_not_be_computed():
+    """At HAR's size, where a round of the paper scores on all rows only the models that may pass."""
+    s = test_engine_shapes.har(attack="sign-flip", risk="batch", batch_size=80)
+    (group,) = plan.plan(s).groups
+    assert len(group.stages) > 1
+    assert_same(s, ["smoothed-risk"], 2, test_engine_shapes.initial(s))
 
 
 def test_a_message_that_is_not_finite():

@@ -70,7 +70,9 @@ def test_a_message_of_several_senders_may_be_weighed_once(name, data):
 def test_weights_for_many_receivers_are_those_of_each(name):
     risks, own = np.random.default_rng(0).random((2, 3, 5)), np.array([[0, 4, 1], [2, 2, 3]])
     risks[0, 1, 2:], risks[1, 0], risks[1, 1, 2] = np.inf, np.nan, 0
-    for some in (risks, np.abs(np.nan_to_num(risks, posinf=3)) + 0.1):  # with what needs care, and without
+    ordinary = np.abs(np.nan_to_num(risks, posinf=3)) + 0.1
+    one_is_lost = np.where(np.arange(6).reshape(2, 3, 1) == 4, np.inf, ordinary)  # with all that it hears
+    for some in (risks, ordinary, one_is_lost):
         made = TWINS[RULES[name].compute].weights(strategies.frozen(some), own)
         for i in np.ndindex(2, 3):
             assert_allclose(made[i], RULES[name].compute(None, some[i], int(own[i]), 0), rtol=1e-14)

@@ -4,15 +4,12 @@ import tracemalloc
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
 from refimpl import layers, models
 from refimpl.arrays import quiet
 from refimpl.fast import networks
 from refimpl.fast.networks import batched
-from refimpl.fast.parallel import tiles
 from refimpl.models import Layer, as_layers, layout
 
 MODELS = {
@@ -84,6 +81,20 @@ def test_models_scored_together_are_those_scored_apart(model, rows):
     _, X, _ = problem(model, 2, 1, n=rows + 2)
     X = network.prepared(X)
     assert_allclose(network.logits_of_all(w, X), network.logits(w, X), rtol=1e-11, atol=1e-13)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "models_of_each", "rows"), [([57, 100, 6], 30, 1500), ([57, 20, 2], 4, 1200)]
+)
+def test_models_scored_together_on_more_rows_than_at_a_time(sizes, models_of_each, rows):
+    """Of HAR's width in several parts, of Spambase's in one with more than 1000 rows."""
+    model = models.mlp(sizes)
+    network = batched(model)
+    w, _, _ = problem(model, 1, models_of_each)
+    _, X, y = problem(model, 1, 1, n=rows)
+    made = network.losses_of_all(w, network.prepared(X), y)
+    for l in (0, 1, models_of_each - 1):
+        assert_allclose(made[0, l], losses(model, w[0, l], X[0, 0], y[0, 0]), rtol=1e-11, atol=1e-13)
 
 
 @all_models
@@ -164,16 +175,6 @@ def test_a_workers_gradient_does_not_depend_on_the_others(workers, monkeypatch):
     assert_array_equal(some[0], network.gradient(w[:2], X[:2], y[:2])[0])
 
 
-@given(st.lists(st.integers(0, 5), max_size=4).map(tuple), st.integers(0, 30))
-def test_tiles_cover_every_entry_once(shape, most):
-    count = np.zeros(shape, int)
-    for box in tiles(shape, most):
-        assert len(box) == len(shape)
-        assert count[box].size <= max(1, most)
-        count[box] += 1
-    assert (count == 1).all()
-
-
 @all_models
 def test_no_rows_no_gradient(model):
     network = batched(model)
@@ -217,12 +218,22 @@ def doubled(x):
     return 2 * x
 
 
+class WithAnotherRisk(models.MLP):
+    """It has its own `risk`, but is an MLP."""
+
+    def risk(self, w, X, y):
+        return 2 * super().risk(w, X, y)
+
+
 def other_networks():
     """Each one layer away from a network that it knows."""
     mlp, cnn = as_layers(MODELS["mlp"]), MODELS["cnn"]
     double = Layer(doubled, lambda dy, x: (2 * dy,))
+    straight = Layer(layers.relu, lambda dy, x: (dy,))
     return {
         "a layer of one's own": mlp._replace(layers=(*mlp.layers[:1], double, *mlp.layers[2:])),
+        "a derivative of one's own": mlp._replace(layers=(*mlp.layers[:1], straight, *mlp.layers[2:])),
+        "a risk of one's own": WithAnotherRisk(*MODELS["mlp"]),
         "ReLU at the end": mlp._replace(layers=(*mlp.layers, mlp.layers[1])),
         "no ReLU": mlp._replace(layers=mlp.layers[::2]),
         "nothing": mlp._replace(layers=()),

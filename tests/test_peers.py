@@ -1,187 +1,154 @@
-"""Other people's code, where it defines the same thing: byzfl's and Flower's aggregators, byzfl's attacks.
+"""A round in processes that hold some of the workers each: threads here, ranks in test_mpi_peers.py."""
 
-    pip install --no-deps byzfl flwr && python -m pytest -m peers
-
---no-deps, because byzfl asks for torchvision and Flower for a server; only their numpy functions are used here.
-Where a definition differs, the test says how and shows that the difference is that and nothing else.
-"""
-
-import importlib
-import importlib.util
-import re
-import sys
-from importlib.metadata import version
-from pathlib import Path
-from types import ModuleType
+import itertools
+import threading
 
 import numpy as np
 import pytest
-from numpy.testing import assert_allclose, assert_array_equal
+from problems import GRAPHS, after, cast, diminishing, initial, setting
 
-from refimpl import aggregate, attacks
+from refimpl import algorithm, graphs, peers, train
+from refimpl.aggregate import RULES
+from refimpl.attacks import ATTACKS
 
-pytestmark = pytest.mark.peers
-
-ROOT = Path(__file__).parents[1]
-
-SIZES = [(5, 1), (6, 1), (7, 2), (10, 3), (30, 13)]  # n, f, up to the bound n >= 2f + 3
-sizes = pytest.mark.parametrize(("n", "f"), SIZES)
+ROWS = [7, 4, 9, 5, 8, 4, 6, 5, 7, 6]  # of ten workers
 
 
-def folder_of(package):
-    spec = importlib.util.find_spec(package)
-    if spec is None:
-        pytest.skip(f"{package} is not installed: pip install --no-deps {package}")
-    return Path(spec.origin).parent
+def cases():
+    """(name, options of a setting): every rule against every attack, on the complete graph and a sparse one."""
+    sparse = graphs.random_regular(10, 4, np.random.default_rng(1))
+    for (where, graph), rule, attack in itertools.product(
+        {"complete": graphs.complete(10), "sparse": sparse}.items(), RULES, ATTACKS
+    ):
+        liars = [2, 7, 8] if where == "complete" else [2]
+        options = {"graph": graph, "attackers": liars, "rule": rule, "attack": attack}
+        yield f"{rule} {attack} {where}", options
 
 
-@pytest.fixture(scope="module")
-def byzfl():
-    """Its modules without its package's __init__, which imports torchvision and seaborn."""
-    pytest.importorskip("torch", reason="byzfl needs torch, which is in the extra 'oracles'")
-    package = ModuleType("byzfl")
-    package.__path__ = [str(folder_of("byzfl"))]
-    package.__spec__ = importlib.util.find_spec("byzfl")  # whoever looks for it again finds one
-    before = set(sys.modules)
-    sys.modules["byzfl"] = package
-    package.aggregators = importlib.import_module("byzfl.aggregators")
-    package.attacks = importlib.import_module("byzfl.attacks")
-    yield package
-    for name in set(sys.modules) - before:
-        if name.partition(".")[0] == "byzfl":
-            del sys.modules[name]
+def share(s, W, workers):
+    """A process's setting and state, and the draws that all processes have in common."""
+    state = algorithm.start(s, W)
+    X, y = ([rows if k in workers else rows[:0] for k, rows in enumerate(of_all)] for of_all in (s.X, s.y))
+    own = s._replace(X=X, y=y)
+    state = state._replace(W=W[workers], memory=state.memory[:, workers])
+    return own, state, train.Draws(own, W, 0, train.sizes(s))
 
 
-@pytest.fixture(scope="module")
-def flower():
-    """flwr/server/strategy/aggregate.py by itself: the names that it imports only annotate."""
-    path = folder_of("flwr") / "server" / "strategy" / "aggregate.py"
-    stubs = {
-        name: ModuleType(name) for name in ("flwr", "flwr.common", "flwr.server", "flwr.server.client_proxy")
-    }
-    for name in ("FitRes", "NDArray", "NDArrays", "parameters_to_ndarrays"):
-        setattr(stubs["flwr.common"], name, object)
-    stubs["flwr.server.client_proxy"].ClientProxy = object
-    spec = importlib.util.spec_from_file_location("flower_aggregate", path)
-    module = importlib.util.module_from_spec(spec)
-    with pytest.MonkeyPatch.context() as patch:
-        for name, stub in stubs.items():
-            patch.setitem(sys.modules, name, stub)
-        spec.loader.exec_module(module)
-    return module
+def in_one_process(s, W, count):
+    train.check(s)
+    return after(s, count, W).state.W
 
 
-def problems(n, count=5, d=20):
-    """Models around a centre, each off by its own amount, so that no two definitions agree by chance."""
-    for seed in range(count):
-        rng = np.random.default_rng([n, seed])
-        W = rng.normal(size=d) + rng.normal(size=(n, d)) * rng.uniform(0.2, 3, (n, 1))
-        W.flags.writeable = False
-        yield W
+# --- A thread per process, which holds what a process would -------------------------------------------------
 
 
-def results(W):
-    """Flower's form: per client a list of layers and a number of samples. Two layers here."""
-    return [([w[:7], w[7:].reshape(-1, 1)], 1) for w in W]
+class Post:
+    """Delivers between threads what a channel lets through."""
+
+    def __init__(self, sends, parts):
+        self.sends, self.parts = sends, parts
+        self.barrier, self.boxes = threading.Barrier(len(parts)), [None] * len(parts)
+        self.carried = 0  # models
+
+    def of(self, p):
+        return lambda models: self.exchange(p, models)
+
+    def exchange(self, p, models):
+        self.boxes[p] = models
+        self.barrier.wait(timeout=60)
+        others = [q for q in range(len(self.parts)) if q != p]
+        heard = {
+            k: self.boxes[q][k].copy()
+            for q in others
+            for k in peers.to_send(self.sends, self.parts[q], self.parts[p])
+        }
+        self.barrier.wait(timeout=60)
+        self.carried += len(heard)
+        return heard
 
 
-def flat(arrays):
-    return np.concatenate([layer.ravel() for layer in arrays])
+def by_threads(s, W, count, processes, hear="all"):
+    """W after `count` rounds, and the two posts."""
+    parts, hears = peers.deal(len(W), processes), peers.channels(s, hear)
+    posts, final = [Post(sends, parts) for sends in hears], [None] * processes
+
+    def work(p):
+        own, state, drawn = share(s, W, parts[p])
+        for batch, signals in itertools.islice(drawn, count):
+            state = peers.round_(own, parts[p], state, batch, signals, hears, *(post.of(p) for post in posts))
+        final[p] = state.W
+
+    threads = [threading.Thread(target=work, args=(p,)) for p in range(processes)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return np.concatenate(final), posts
 
 
-# --- byzfl --------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("processes", [10, 4])
+@pytest.mark.parametrize("attack", ATTACKS)
+@pytest.mark.slow
+def test_processes_compute_what_one_does(attack, processes):
+    for name, options in cases():
+        if options["attack"] == attack and (RULES[options["rule"]].scores or processes == 10):
+            s, W = setting(ROWS, **options), initial(10)
+            np.testing.assert_array_equal(by_threads(s, W, 2, processes)[0], in_one_process(s, W, 2), name)
 
 
-@sizes
-def test_byzfl_krum_of_f_plus_1_is_krum_of_f(byzfl, n, f):
-    """byzfl's Krum(f) sums over n - f - 1 others, Blanchard's over n - f - 2. It
-    bounds f by 2f < n instead of n >= 2f + 3."""
-    for W in problems(n):
-        assert_array_equal(byzfl.aggregators.Krum(f + 1)(W), aggregate.krum(W, f))
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"optimizer": "adam", "step_size": diminishing},
+        {"risk": "batch", "l2": 0.1},
+        {"graph": GRAPHS["a star and a path"], "attackers": (), "attack": "none"},
+        {"graph": graphs.ring(7), "attack": "arbitrary"},
+    ],
+)
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_every_option_of_a_round_reaches_the_processes(options, dtype):
+    """The attackers are not neighbours: on a ring each knows its own signals and not the other's."""
+    s = cast(setting(**{"attackers": (1, 4), "attack": "alie"} | options), dtype)
+    W = initial().astype(dtype)
+    made = by_threads(s, W, 4, 7)[0]
+    assert made.dtype == dtype
+    np.testing.assert_array_equal(made, in_one_process(s, W, 4))
 
 
-def test_byzfl_krum_of_f_is_another_rule(byzfl):
-    same = [
-        np.array_equal(byzfl.aggregators.Krum(f)(W), aggregate.krum(W, f))
-        for n, f in SIZES
-        for W in problems(n, 40)
-    ]
-    assert 0.5 < np.mean(same) < 0.99
+def test_a_worker_sends_each_neighbour_one_model_a_round():
+    graph = GRAPHS["a star and a path"]
+    s = setting(graph=graph, attackers=(2, 5), attack="sign-flip")
+    _, posts = by_threads(s, initial(), 3, 7)
+    assert sum(post.carried for post in posts) == 3 * (graph.sum() - 7)
 
 
-@sizes
-def test_byzfl_median_trimmed_mean_and_average(byzfl, n, f):
-    """The same definitions. (On torch tensors, which are not used here, byzfl casts to float32.)"""
-    for W in problems(n):
-        assert_allclose(byzfl.aggregators.Median()(W), aggregate.coordinate_median(W), rtol=1e-13)
-        assert_allclose(byzfl.aggregators.TrMean(f)(W), aggregate.trimmed_mean(W, f), rtol=1e-12, atol=1e-14)
-        assert_allclose(byzfl.aggregators.Average()(W), aggregate.average(W), rtol=1e-12, atol=1e-14)
+def test_only_attacks_that_know_all_models_listen_beyond_the_graph():
+    for attack, hear, beyond in (("sign-flip", "all", 0), ("foe", "graph", 0), ("foe", "all", 5)):
+        s = setting(graph=graphs.ring(7), attackers=(2, 3), attack=attack)
+        models, lies = peers.channels(s, hear)
+        spied = models & ~s.graph
+        assert spied[:, 2].sum() + spied[:, 3].sum() == spied.sum() == (8 if beyond else 0)
+        assert lies[2].nonzero()[0].tolist() == [1]  # not to the other attacker, who does not aggregate
 
 
-def test_byzfl_attacks(byzfl):
-    """ALIE: byzfl adds tau times the deviation with ddof 1; we subtract z times the one with ddof 0. So
-    tau = -z sqrt((h - 1) / h) is the same message. byzfl leaves tau to the caller, we take Baruch's z.
-    Inner-product manipulation is FoE, by the name of Xie et al.'s title. byzfl's sign flipping negates the
-    honest mean, the paper's negates the attacker's own model: that is FoE with epsilon 1."""
-    for honest in problems(7):
-        h, z = len(honest), attacks.alie_z(10, 3)
-        alie = byzfl.attacks.ALittleIsEnough(tau=-z * np.sqrt((h - 1) / h))(honest)
-        assert_allclose(alie, attacks.a_little_is_enough(honest, z), rtol=1e-12)
-        foe = byzfl.attacks.InnerProductManipulation(tau=1.5)(honest)
-        assert_allclose(foe, attacks.fall_of_empires(honest, 1.5), rtol=1e-12)
-        assert_allclose(byzfl.attacks.SignFlipping()(honest), attacks.fall_of_empires(honest), rtol=1e-12)
-        assert_array_equal(byzfl.attacks.SignFlipping()(honest[:1]), attacks.sign_flip(honest[:1])[0])
+def test_attackers_that_hear_their_neighbours_lie_about_those():
+    """On the complete graph that is everybody; on a ring the attack is made of two models."""
+    s, W = setting(attackers=(1, 4), attack="alie"), initial()
+    np.testing.assert_array_equal(by_threads(s, W, 2, 7, "graph")[0], in_one_process(s, W, 2))
+    s = setting(graph=graphs.ring(7), attackers=(3,), attack="foe")
+    models = {k: W[k] for k in (2, 3, 4)}
+    lie = peers.lie(s, 3, peers.channels(s, "graph").models, models, None)
+    np.testing.assert_array_equal(lie, -(W[2] + W[4]) / 2)
 
 
-# --- Flower -------------------------------------------------------------------------------------------------
+def test_an_attacker_without_a_normal_neighbour_is_refused():
+    s = setting(graph=graphs.from_edges(7, [(k, k + 1) for k in range(6)]), attackers=(0, 1), attack="foe")
+    with pytest.raises(ValueError, match="attacker 0 hears no normal worker"):
+        peers.channels(s, "graph")
+    assert peers.channels(s, "all").models[2:, 0].all()
 
 
-@sizes
-def test_flower_krum(flower, n, f):
-    """The same definition: squared distances, n - f - 2 others. Without the bound on n: there Flower takes at
-    least one neighbour."""
-    for W in problems(n):
-        assert_array_equal(flat(flower.aggregate_krum(results(W), f, 0)), aggregate.krum(W, f))
-
-
-def test_flower_krum_leaves_out_the_first_of_the_sorted_instead_of_itself(flower):
-    """The same numbers, since a distance to a copy of itself is 0 too; ties also go to the lowest index."""
-    W = next(problems(7))[[3, 0, 3, 1, 3, 2, 4]]
-    assert_array_equal(flat(flower.aggregate_krum(results(W), 2, 0)), aggregate.krum(W, 2))
-    square = np.array([[0.0, 7.0], [1.0, 7.0], [0.0, 8.0], [1.0, 8.0]])
-    assert_array_equal(flat(flower.aggregate_krum([([w], 1) for w in square], 0, 0)), aggregate.krum(square, 0))
-
-
-@sizes
-def test_flower_median_and_trimmed_mean(flower, n, f):
-    """The median is the same. Flower's trimmed mean is told a share and cuts int(share * n) on each side:
-    (f + 1/2) / n, for f to survive the rounding."""
-    for W in problems(n):
-        assert_allclose(flat(flower.aggregate_median(results(W))), aggregate.coordinate_median(W), rtol=1e-13)
-        cut = flower.aggregate_trimmed_avg(results(W), (f + 0.5) / n)
-        assert_allclose(flat(cut), aggregate.trimmed_mean(W, f), rtol=1e-12, atol=1e-14)
-        assert_allclose(flat(flower.aggregate(results(W))), aggregate.average(W), rtol=1e-12, atol=1e-14)
-
-
-def test_flower_averages_by_the_number_of_samples(flower):
-    """Which a peer cannot check: the paper's average counts every model once."""
-    weighted = flower.aggregate([([np.array([0.0])], 1), ([np.array([1.0])], 3)])
-    assert weighted[0] == 0.75
-    assert aggregate.average(np.array([[0.0], [1.0]])) == 0.5
-
-
-# --- The page -----------------------------------------------------------------------------------------------
-
-
-def without_rounding(page):
-    """Far from the origin, the rounding of another BLAS may turn a choice."""
-    return re.sub(r"far from the origin \d+", "far from the origin", page)
-
-
-def test_the_page_is_what_the_judge_says_today(byzfl, flower, monkeypatch):
-    monkeypatch.syspath_prepend(str(ROOT / "studies"))
-    written = (ROOT / "docs" / "PEERS.md").read_text()
-    versions = [f"ByzFL {version('byzfl')}", f"Flower {version('flwr')}"]
-    if not all(name in written for name in versions):
-        pytest.skip(f"docs/PEERS.md is about other versions than {' and '.join(versions)}")
-    assert without_rounding(importlib.import_module("peers").page()) == without_rounding(written)
+def test_workers_are_dealt_evenly_and_every_process_has_one():
+    assert [len(part) for part in peers.deal(10, 4)] == [3, 3, 2, 2]
+    with pytest.raises(ValueError, match="got 11 processes for 10 workers"):
+        peers.deal(10, 11)

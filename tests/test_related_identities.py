@@ -16,6 +16,11 @@ def test_choco_without_compression_is_d_psgd(order, equal):
     assert_same(run("choco-identity", 5, s, order=order, copies="models"), run(equal, 5, s))
 
 
+def test_what_a_caller_asks_for_goes_before_what_the_table_says():
+    s = setting(graph=DENSE, attackers=[1], attack="alie", step_size=mu)
+    assert_same(run("d-sgd", 4, s, order="mix-and-step"), run("d-psgd", 4, s))
+
+
 def test_the_two_orders_of_d_psgd_differ():
     s = peaceful()
     assert not np.allclose(run("d-psgd", 1, s).state.W, run("d-sgd", 1, s).state.W, rtol=1e-3)
@@ -96,9 +101,11 @@ def test_multi_task_without_memory_is_the_papers_rule():
     assert_allclose(result.weights, papers.weights, rtol=1e-9)
 
 
+@pytest.mark.parametrize("optimizer", ["sgd", "adam"])
 @pytest.mark.parametrize("at", ["own", "mixed"])
-def test_byrdie_of_a_separable_risk_is_bridge_t(at):
-    s = setting(graph=DENSE, attackers=[1], attack="alie", step_size=mu)._replace(model=Quadratic())
+def test_byrdie_of_a_separable_risk_is_bridge_t(at, optimizer):
+    s = setting(graph=DENSE, attackers=[1], attack="alie", step_size=mu, optimizer=optimizer)
+    s = s._replace(model=Quadratic())
     W = np.random.default_rng(0).normal(size=(7, 3))
     assert_same(run("byrdie", 4, s, W, at=at), run("bridge-t", 4, s, W, at=at))
 

@@ -186,6 +186,10 @@ def test_top_k_by_hand():
     x = np.array([1.0, -3.0, 2.0, -2.0, 0.5])
     assert_array_equal(mixing.top_k(x, 2), [0, -3, 2, 0, 0])  # of 2 and -2 the first
     assert_array_equal(mixing.top_k(x, 5), x)
+    ties = np.tile([1.0, -2.0, 2.0, 3.0], 100)  # enough for a sort that is not stable to mix them up
+    assert_array_equal(
+        mixing.top_k(ties, 103), np.where((ties == 3) | (np.arange(400) < 6) & (ties**2 == 4), ties, 0)
+    )
     assert mixing.count_of(0.01, 26) == 1
     assert mixing.count_of(0.01, 250) == 3  # halves up, also where the lower number is even
 

@@ -26,6 +26,12 @@ def test_a_schedule_depends_on_seed_and_round_alone(name):
         assert name == "exponential" or not (A & ~graph).any()
 
 
+@pytest.mark.parametrize("name", ["thinned", "one-way", "matching"])
+def test_another_seed_draws_other_graphs_from_the_first_round_on(name):
+    one, other = (schedules.build(name, graphs.complete(9), seed) for seed in (5, 6))
+    assert not any(np.array_equal(one(t), other(t)) for t in (1, 2, 7))
+
+
 def test_schedules_are_what_they_say():
     graph = graphs.complete(8)
     thin = np.mean([schedules.build("thinned:0.3", graph, 0)(t) for t in range(1, 200)], axis=0)

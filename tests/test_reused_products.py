@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from numpy.testing import assert_allclose, assert_array_equal
+from numpy.testing import assert_array_equal
 from problems import cast
-from test_engine import clear, data, draws_of, frozen, hostile, largest
+from test_engine import assert_same_runs, data, draws_of, hostile, largest
 
 from refimpl import algorithm, draws, graphs, models, train
 from refimpl.arrays import quiet
@@ -44,21 +44,6 @@ def setting(model="mlp", rows=ROWS, dtype="float64", **options):
 
 def initial(s):
     return draws.initial(s.model.layout, len(s.graph), draws.stream(0, "init")).astype(s.X[0].dtype)
-
-
-def assert_same_runs(s, W, seed, count, tolerance):
-    """Each engine from where it was itself, as far as no decision hangs on rounding: -> how many rounds."""
-    step = engine.engine(s).step
-    plain = fast = frozen(algorithm.start(s, W))
-    for t, (batch, signals) in enumerate(draws_of(s, W, seed, count)):
-        made = algorithm.round_(s, plain, batch, signals)
-        if not clear(s, plain, batch, made):
-            return t
-        result = step(fast, batch, signals)
-        assert_allclose(result.state.W, made.state.W, rtol=tolerance, atol=tolerance)
-        assert_allclose(result.weights, made.weights, rtol=0, atol=10 * tolerance)
-        plain, fast = frozen(made.state), frozen(result.state)
-    return count
 
 
 @pytest.mark.parametrize("attack", ATTACKS)

@@ -242,6 +242,13 @@ FIGURES = {  # Sec. 5 and supplement D: workers, attackers, epochs (the axes), l
 }
 
 
+@pytest.mark.parametrize(("task", "points"), [("har", 50), ("mnist", 13), ("spambase", 200)])
+def test_a_curve_of_a_figure_has_so_many_points(task, points):
+    """A point costs an evaluation: on MNIST a third of an epoch."""
+    epochs = {epochs for (of, _), (_, _, epochs, _, _) in FIGURES.items() if of == task}
+    assert [len(train.evaluation_epochs(n, tasks.TASKS[task].evaluate_every)) for n in epochs] == [points]
+
+
 def test_figures_are_the_papers():
     assert {(task, name) for task, some in presets.FIGURES.items() for name in some} == set(FIGURES)
     for (task, name), (workers, attackers, epochs, lr, shows) in FIGURES.items():

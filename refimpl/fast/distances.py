@@ -18,6 +18,7 @@ from refimpl.arrays import Array, module_of, quiet
 from refimpl.fast.parallel import FLOATS, device_factor, tiles
 
 PRODUCTS = FLOATS  # with more differences than this, products are faster
+PRECISION = 1e-10  # of a distance by products, relative
 
 
 @quiet
@@ -81,8 +82,8 @@ def by_products(V: np.ndarray) -> np.ndarray:
     That takes a tenth of the time of differences.
 
     The subtraction loses digits between models that are closer to each other than to that one. It loses few
-    enough for 1e-10 as long as the result is not much smaller than |c_i|^2 + |c_j|^2; the other pairs are done
-    again, about a model among them, and by differences where that does not help. Models that are equal, as
+    enough for PRECISION as long as the result is not much smaller than |c_i|^2 + |c_j|^2; the other pairs are
+    done again, about a model among them, and by differences where that does not help. Models that are equal, as
     those of attackers who collude, are looked at once.
     """
     D = np.full((len(V), len(V)), np.inf)
@@ -126,9 +127,8 @@ def _about_one(V: np.ndarray) -> np.ndarray:
         G += C @ C.T
     scale = G.diagonal()[:, None] + G.diagonal()
     D = scale - 2 * G
-    lost = 16 * d**0.5 * np.finfo(float).eps  # of the scale, by rounding
-    enough = 1e10 * lost * scale
-    close = ~(enough <= D)  # also where the scale has overflowed
+    lost = 16 * d**0.5 * np.finfo(float).eps * scale  # by rounding
+    close = ~(lost <= PRECISION * D)  # also where the scale has overflowed
     close[np.diag_indices(n)] = D[np.diag_indices(n)] = False
     if not close.any():
         return D

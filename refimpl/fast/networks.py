@@ -194,8 +194,9 @@ class Batched(NamedTuple):
 
 def batched(model: Model) -> Batched | None:
     """The network as this module computes it; None for a model that it does not know."""
-    model = as_layers(model) if isinstance(model, MLP) else model
-    if not isinstance(model, Network):
+    if type(model) is MLP:
+        model = as_layers(model)
+    if type(model) is not Network or not all(map(_ours, model.layers)):  # a subclass may compute anything
         return None
     stack, convolutions = list(model.layers), []
     if stack and stack[0].forward is layers.add_channel:
@@ -219,6 +220,12 @@ def batched(model: Model) -> Batched | None:
         return None
     floats = _floats(model, affine)
     return Batched(model.layout, model.sample, kernels, tuple(filter(None, dense)), squash, floats)
+
+
+def _ours(layer: Layer) -> bool:
+    """Whether both of its functions are those of `layers`: a forward one may come with another backward one."""
+    name = getattr(layer.forward, "__name__", "")
+    return layer[:2] == (getattr(layers, name, None), getattr(layers, f"{name}_backward", None))
 
 
 def _dense(W: Field, b: Field) -> Dense | None:

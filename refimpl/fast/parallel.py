@@ -1,7 +1,8 @@
 """Parts of a computation: how large they are, on which threads they run, and memory kept between rounds.
 
 Work is cut into parts by size, so that what a part touches stays in a CPU's cache, and never by the number of
-threads: a result has the same bytes for any number of them. Each part writes to a place of its own.
+threads: a result has the same bytes for any number of them. Each part writes to a place of its own. Test:
+test_parallel.py.
 """
 
 import functools
@@ -15,8 +16,6 @@ from typing import Any
 
 import numpy as np
 from threadpoolctl import threadpool_limits
-
-from refimpl.arrays import quiet
 
 FLOATS = 2**20  # numbers that one expression should hold at a time on a CPU: they fit in its cache
 
@@ -71,11 +70,11 @@ def parallel_for(function: Callable[[Any], None], parts: Iterable[Any]) -> None:
         return
     ahead = iter(todo)  # its next item is handed out under the interpreter lock
 
-    @quiet  # each thread has a setting of its own
     def work() -> None:
         for part in ahead:
             function(part)
 
+    # With the caller's settings: the number of threads, and what numpy does about NaN and infinities.
     waiting = [_pool(count - 1).submit(copy_context().run, work) for _ in range(helpers)]
     try:
         work()

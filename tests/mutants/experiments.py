@@ -10,7 +10,7 @@ import numpy as np
 from data_loaders import partition
 from mutants.common import entry, killer
 from refimpl import algorithm, attacks, draws, train
-from refimpl.experiments import cli, grid, options, tables, tasks
+from refimpl.experiments import cli, grid, options, tables, tasks, words
 
 wired, runs, drawn, dealt, told, asked, attack = map(
     killer, ("wiring", "train", "draws", "partition", "tables", "cli", "attacks")
@@ -203,6 +203,8 @@ MUTANTS = [
      wired("a_preset_is_the_papers", task="spambase")),
     ("another share of HAR for testing", T.TASKS, "har", entry("test_share", lambda right: 0.2),
      wired("a_preset_is_the_papers", task="har")),
+    ("every second point of a curve", T.TASKS, "har", entry("evaluate_every", lambda right: 2 * right),
+     wired("a_curve_of_a_figure_has_so_many_points", task="har", points=50)),
     *(
         (f"a setting's {name} is another", algorithm, "Setting", with_defaults(**{name: value}),
          wired("what_a_setting_is_unless_told_otherwise"))
@@ -256,6 +258,10 @@ MUTANTS = [
     ("persons from the last", P, "by-subject", entry("deal", lambda f: lambda *a: f(*a)[::-1]),
      dealt("published_partitions_keep_their_rows", name="by-subject")),
     # --- Reports and the command line
+    ("hours from an hour on", words, "duration",
+     lambda f: lambda seconds: f(max(seconds, 5401)) if seconds > 3600 else f(seconds),
+     killer("words")("a_duration_is_in_the_largest_unit_of_which_it_is_more_than_one_and_a_half",
+                     seconds=5400, words="90 minutes")),
     ("lost only if every seed is", tables, "rows", lost_in(min),
      told("two_seeds_of_which_one_is_lost_are_marked_and_counted")),
     ("lost if the last seed is", tables, "rows", lost_in(lambda counts: counts[-1]),

@@ -1,14 +1,21 @@
 """Mutants of refimpl/fast: the mistakes of an engine for all workers at once."""
 
+import contextlib
+import contextvars
+from unittest import mock
+
 import numpy as np
 
 from mutants.common import entry, killer
-from refimpl import attacks, models
+from refimpl import attacks, layers, models
 from refimpl.aggregate import RULES
-from refimpl.fast import conv_pool, distances, engine, networks, plan, released, risks, rules
+from refimpl.arrays import quiet
+from refimpl.fast import conv_pool, distances, engine, networks, parallel, plan, released, risks, rules
 
 whole, many, near, pooled, twin = map(killer, ("engine", "networks", "distances", "conv_pool", "fast_rules"))
-theirs, staged, carry = map(killer, ("fast_released", "risks", "reused_products"))
+theirs, staged, carry, large, cut = map(
+    killer, ("fast_released", "risks", "reused_products", "engine_shapes", "parallel")
+)
 
 
 def same(rule, attack="sign-flip"):
@@ -18,6 +25,11 @@ def same(rule, attack="sign-flip"):
 def proof(rule):
     """On random problems, where a mistake is in what the small one leaves out."""
     return whole("the_engine_is_the_specification", rule=rule)
+
+
+def har(rule, attack, dtype, seed):
+    """At the size of HAR."""
+    return large("har_with_carried_products", rule=rule, attack=attack, dtype=dtype, seed=seed)
 
 
 def in_groups(**changes):
@@ -152,6 +164,83 @@ def sent_by_nobody(attack):
     return mutant
 
 
+def lost_where_copied(local_steps):
+    """The derivatives that are to be carried of workers that are no slice."""
+
+    def mutant(p, state, X, y, t, delta=None):
+        made = local_steps(p, state, X, y, t, delta)
+        for chunk in p.chunks:
+            if delta is not None and not isinstance(chunk.workers, slice):
+                delta[chunk.workers] = 0
+        return made
+
+    return mutant
+
+
+def of_the_first_part(step):
+    """The derivatives that are to be carried of the rows that are computed first."""
+
+    def mutant(self, w, rows, y, mu, delta=None):
+        made = step(self, w, rows, y, mu, delta)
+        for part in self._parts(y.shape, np):
+            if delta is not None and part[-1].start:
+                delta[part] = 0
+        return made
+
+    return mutant
+
+
+def without(name):
+    """A function of `plan` that takes another one's answer to be no."""
+
+    def mutate(function):
+        def mutant(*args):
+            with mock.patch.object(plan, name, return_value=False):
+                return function(*args)
+
+        return mutant
+
+    return mutate
+
+
+def a_users_rule_as_a_twin(plan):
+    """A rule of one's own is called as ours are, on any thread."""
+
+    def mutant(s):
+        compute = RULES[s.rule].compute
+        as_ours = rules.Twin(lambda M, f: np.stack([compute(W, None, 0, f) for W in M]))
+        return plan(s)._replace(twin=rules.TWINS.get(compute, as_ours))
+
+    return mutant
+
+
+def by_forward_alone(batched):
+    """A layer is known by what it computes, whatever its derivatives."""
+
+    def usual(layer):
+        name = f"{layer.forward.__name__}_backward"
+        return layer._replace(backward=getattr(layers, name, layer.backward))
+
+    def mutant(model):
+        if isinstance(model, models.Network):
+            model = model._replace(layers=tuple(map(usual, model.layers)))
+        return batched(model)
+
+    return mutant
+
+
+def ordinary_if_one_is(weights):
+    """The shortcut for all receivers if one of them has a risk that allows it."""
+
+    @quiet
+    def mutant(r, own, senders=None):
+        mine = np.take_along_axis(r, own[..., None], axis=-1)
+        ordinary = r.min() > 1e-30 and mine.min() < 1e30
+        return rules.shares((r <= mine) / r, senders) if ordinary else weights(r, own, senders)
+
+    return mutant
+
+
 def ties(among):
     """`smallest` with other rivals: (rivals, sums, the least) -> rivals."""
 
@@ -182,7 +271,15 @@ MUTANTS = [
     ("averages that start anew in every round", released, "round_",
      lambda f: lambda s, p, state, *rest: f(s, p, state._replace(averages=np.ones_like(state.averages)), *rest),
      theirs("one_difference_at_a_time", name="smoothed-risk", attack="foe")),
+    ("only risks that may pass are smoothed", released, "risks", lambda f: lambda *args: f(*args, True),
+     theirs("every_risk_is_smoothed_where_most_need_not_be_computed")),
     # --- The engine
+    ("derivatives that were copied are lost", E, "local_steps", lost_where_copied,
+     har("adaptive", "alie", "float64", 0), har("inverse-risk", "arbitrary", "float64", 1)),
+    ("carried products, and risks in stages", plan, "in_stages", without("carries"),
+     har("adaptive", "sign-flip", "float32", 1)),
+    ("a user's rule on any thread", E, "plan", a_users_rule_as_a_twin,
+     whole("what_is_not_ours_is_called_on_the_callers_thread", what="rule")),
     ("a receiver's rows shifted", E, "plan", other_rows(next_row_first), same("adaptive"), proof("adaptive")),
     ("a receiver scores the last row of another", E, "plan", other_rows(split_a_row_early), same("adaptive")),
     ("a group's own message off by one", E, "plan",
@@ -289,9 +386,21 @@ MUTANTS = [
     ("one choice for all neighbourhoods", D, "medoid",
      lambda f: lambda W: np.broadcast_to(f(W)[:1], f(W).shape),
      twin("a_rule_for_many_neighbourhoods_is_the_rule_for_each", name="medoid")),
+    ("one ordinary risk is enough for the shortcut", R.TWINS, RULES["adaptive"].compute,
+     entry("weights", ordinary_if_one_is),
+     twin("weights_for_many_receivers_are_those_of_each", name="adaptive")),
+    # --- Parts and threads
+    ("BLAS has as many threads as it likes", parallel, "threadpool_limits",
+     lambda f: lambda count: contextlib.nullcontext(),
+     cut("blas_has_one_thread_within_and_as_many_as_before_after")),
+    ("helpers have settings of their own", parallel, "copy_context", lambda f: contextvars.Context,
+     cut("helpers_ignore_what_the_caller_ignores_and_nothing_else", overflow="ignore")),
     # --- Distances
+    ("distances to four digits are good enough", D, "PRECISION", lambda f: 1e-4,
+     near("distances_by_products_are_those_by_differences", what="pairs", d=600, dtype="float64")),
     ("a tie is of three", D, "smallest",
-     ties(lambda rivals, sums, least: rivals & (rivals.sum(axis=-1, keepdims=True) > 2)), rivals),
+     ties(lambda rivals, sums, least: rivals & (rivals.sum(axis=-1, keepdims=True) > 2)), rivals,
+     near("mirrored_models_among_others_are_a_tie", products=True)),
     ("a tie is exact", D, "smallest", ties(lambda rivals, sums, least: sums == least), rivals),
     ("a tie but for the last digits", D, "smallest",
      ties(lambda rivals, sums, least: sums <= (1 + 8 * np.finfo(sums.dtype).eps) * least), rivals),
@@ -311,6 +420,10 @@ MUTANTS = [
     ("distance 0 to a lost model", D, "or_infinite", lambda f: lambda A: np.where(np.isinf(f(A)), 0, f(A)),
      near("choices_are_those_of_the_specification", products=True)),
     # --- Networks
+    ("a layer by its forward function alone", N, "batched", by_forward_alone,
+     many("a_network_that_is_not_known_is_not_guessed", name="a derivative of one's own")),
+    ("derivatives of the first rows alone", N.Batched, "step", of_the_first_part,
+     large("a_batch_that_is_cut_with_its_products_carried")),
     ("padding counts as the last class", N, "cross_entropy", lambda f: lambda z, y: f(z, y % z.shape[-1]),
      many("padding_rows_do_not_count", model=models.mlp([5, 4, 3]))),
     ("a bias of the other sign", N, "convolve_backward", negated_bias, proof("local")),

@@ -3,6 +3,7 @@
 import re
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 
@@ -223,6 +224,9 @@ MUTANTS = [
      oracle("choco-identity")),
     ("CHOCO's lies are longer than a message", averaging, "top_k",
      lambda f: lambda x, k: f(x, k) if np.count_nonzero(x) == len(x) else x, two("choco", "foe")),
+    ("top-k by a sort that is not stable", mixing, "top_k",
+     lambda f: lambda x, k: np.where(np.isin(np.arange(len(x)), np.argsort(-abs(x))[:k]), x, 0),
+     test("top_k_by_hand")),
     ("top-k of signed entries", mixing, "top_k",
      lambda f: lambda x, k: np.where(np.isin(np.arange(len(x)), np.argsort(-x, kind="stable")[:k]), x, 0),
      test("top_k_by_hand")),
@@ -259,6 +263,9 @@ MUTANTS = [
      test("what_a_system_requires_is_what_it_refuses", name="bridge-b")),
     ("ByRDiE with all coordinates at once", SYSTEMS, "byrdie", instead(bridge_t_at_once), oracle("byrdie")),
     ("ByRDiE with the gradient at the mean", SYSTEMS, "byrdie", options(at="mixed"), oracle("byrdie")),
+    ("ByRDiE's optimiser forgets", screening, "steps",
+     lambda f: lambda s, base, G, state: (f(s, base, G, state)[0], state.memory),
+     test("byrdie_of_a_separable_risk_is_bridge_t", at="own", optimizer="adam")),
     # --- MOZI
     ("MOZI wants a lower risk", rules, "mozi", strictly, test("mozi_by_hand")),
     ("MOZI turns alpha around", rules, "mozi",
@@ -332,7 +339,16 @@ MUTANTS = [
     ("Bulyan by one ranking", rules, "repeated_krum",
      lambda f: lambda W, k: W[rules.krum_order(aggregate.squared_distances(W), k)[: len(W) - 2 * k]],
      test("multi_krum_and_bulyan_equal_the_oracle")),
+    # --- Options
+    ("what the table says goes before what a caller asks for", related, "engine",
+     lambda f: lambda name, schedule=None, **options:
+         f(name, schedule, **options | getattr(SYSTEMS[name].round, "keywords", {})),
+     test("what_a_caller_asks_for_goes_before_what_the_table_says")),
     # --- Schedules, costs
+    ("all seeds share their graphs", schedules, "draws",
+     lambda draws: SimpleNamespace(stream=lambda seed, *rest: draws.stream(0, *rest)),
+     *(test("another_seed_draws_other_graphs_from_the_first_round_on", name=name)
+       for name in ("thinned", "one-way", "matching"))),
     ("exponential graphs the other way", schedules, "exponential", lambda f: lambda *a: f(*a).T,
      test("exponential_graphs_by_hand")),
     ("exponential graphs that come back to the sender", schedules, "exponential",

@@ -6,16 +6,18 @@ import numpy as np
 from problems import diminishing
 
 from mutants.common import adam_variant, entry, killer, known
-from refimpl import aggregate, algorithm, attacks, draws, engine, layers, models, optim, released, train
+from refimpl import aggregate, algorithm, attacks, draws, engine, layers, models, optim, peers, released, train
 from refimpl.arrays import quiet
 from refimpl.audit.variants import learning
 from refimpl.audit.variants import rules as variants_of_rules
 from refimpl.fast import engine as fast
+from refimpl.graphs import ring
 
 weights, rules, attack, layer, model, step, rounds, runs, smoothed = map(
     killer,
     ("weights", "aggregate", "attacks", "layers", "models", "optim", "algorithm", "train", "released"),
 )
+by_processes = killer("peers")
 
 
 def scalar(graph="complete", **parameters):
@@ -136,6 +138,29 @@ def history_of(states):
             return run(s, test, W, seed, epochs, engine)._replace(history=columns)
 
         return mutant
+
+    return mutate
+
+
+def tested_if_one_is(run):
+    """Workers without a row of their own are tested on all, if somebody has one."""
+
+    def mutant(s, test, *rest, **options):
+        lacking = ~test.own.any(axis=1, keepdims=True) & test.own.any()
+        return run(s, test._replace(own=test.own | lacking), *rest, **options)
+
+    return mutant
+
+
+def signals_of(dtype):
+    """`Draws` whose signals are of this type, whatever the models are."""
+
+    def mutate(right):
+        class Mutant(right):
+            def __init__(self, s, W, *rest):
+                super().__init__(s, W.astype(dtype), *rest)
+
+        return Mutant
 
     return mutate
 
@@ -379,6 +404,17 @@ MUTANTS = [
     ("history one round early", T, "run",
      history_of(lambda rounds, n: [result.state.W for result in rounds[n - 2 :: n]]),
      runs("history_is_the_evaluation_of_the_states_at_the_ends_of_epochs", engine=fast.engine)),
+    ("one worker that can be tested is enough", T, "run", tested_if_one_is,
+     runs("every_worker_needs_a_row_to_be_tested_on")),
+    # --- Peers
+    ("the first attacker's signals for all", peers, "lie",
+     lambda f: lambda s, a, models, heard, signals:
+         f(s, a, models, heard, None if signals is None else signals * 0 + signals[:1]),
+     by_processes("every_option_of_a_round_reaches_the_processes",
+                  options={"graph": ring(7), "attack": "arbitrary"}, dtype="float64")),
+    ("signals as they are drawn", T, "Draws", signals_of("float64"),
+     by_processes("every_option_of_a_round_reaches_the_processes",
+                  options={"graph": ring(7), "attack": "arbitrary"}, dtype="float32")),
     # --- Hostile input
     ("whole numbers squared in their own type", A, "as_float", lambda f: lambda W: W,
      killer("distances")("narrow_numbers_are_taken_as_float64", products=False, dtype="int8")),

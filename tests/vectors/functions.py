@@ -7,7 +7,7 @@ import related_functions
 from related_functions import steps_of
 
 from refimpl import aggregate, algorithm, attacks, draws, graphs, layers, optim, released, train
-from refimpl.arrays import quiet
+from refimpl.arrays import module_of, quiet
 from refimpl.attacks import ATTACKS, Attack
 
 
@@ -40,7 +40,7 @@ def prepared(model, X, y, graph, attackers, batch, lr, smoothing, **options):
 
 def given(messages):
     """The attack "given": the case carries what attackers send."""
-    send = Attack(lambda own, honest, signals: messages, "given", "-", "given")
+    send = Attack(lambda own, honest, signals: module_of(own).asarray(messages), "given", "-", "given")
     return mock.patch.dict(ATTACKS, {} if messages is None else {"given": send})
 
 
