@@ -1,7 +1,7 @@
 """What mkdocs.yml cannot say: pages that are not in docs/, and links that leave it.
 
-README.md is the first page of the site, CONTRIBUTING.md and CHANGELOG.md are others. Whatever else a page links to outside of
-docs/ is copied into the site: as it is if a browser shows it, otherwise as text.
+README.md is the first page of the site; CONTRIBUTING.md and CHANGELOG.md are pages too. Whatever else a page
+links to outside of docs/ is copied into the site: as it is if a browser shows it, otherwise as text.
 """
 
 import posixpath
@@ -22,6 +22,7 @@ LINK = re.compile(r"(?<=\]\()[^()#:\s]+")
 
 
 def on_files(files, config):
+    """MkDocs calls this with the files of docs/."""
     for source, uri in PAGES.items():
         files.append(File.generated(config, uri, abs_src_path=str(ROOT / source)))
     for source in COPIED:
@@ -30,6 +31,7 @@ def on_files(files, config):
 
 
 def on_page_markdown(markdown, page, config, files):
+    """MkDocs calls this with the text of each page; here its links are made those of the site."""
     uri = page.file.src_uri
     source = {place: name for name, place in PAGES.items()}.get(uri, f"docs/{uri}")
 

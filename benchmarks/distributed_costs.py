@@ -2,9 +2,9 @@
 
     python benchmarks/distributed_costs.py --write
 
-fills in the numbers of docs/engineering/SCALE.md. It measures small things (an edge, a byte, a sample), predicts
-larger ones from them, and measures those too. The part about MPI needs the extra `mpi`; bytes on the wire are
-counted where a network namespace can be made (on Linux, as root).
+fills in the numbers of docs/engineering/SCALE.md. It measures small things (an edge, a byte, a sample),
+predicts larger ones from them, and measures those too. The part about MPI needs the extra `mpi`; bytes on the
+wire are counted where a network namespace can be made (on Linux, as root).
 """
 
 import itertools

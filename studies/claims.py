@@ -6,10 +6,11 @@
 
 All numbers are the worst accuracy of the normal workers, each on its own test split, after the last epoch; ± is
 half of Student's 95 % interval, and a number without it is of one seed. Claims are judged by the seeds that
-adaptive was run with. "Significant" is by a paired t-test over the seeds that all the compared rules have, at 5 %,
-corrected by Holm; rules without a significant difference are "level". Compared are the paper's rules; `local`,
-which it leaves out, stands beside them. A rule that scores no models does not depend on the risk, and without an
-attack nothing depends on the number of attackers: such runs count for every setting that they belong to.
+adaptive was run with. "Significant" is by a paired t-test over the seeds that all the compared rules have, at
+5 %, corrected by Holm; rules without a significant difference are "level". Compared are the paper's rules;
+`local`, which it leaves out, stands beside them. A rule that scores no models does not depend on the risk, and
+without an attack nothing depends on the number of attackers: such runs count for every setting that they belong
+to.
 """
 
 import argparse

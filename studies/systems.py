@@ -1,7 +1,7 @@
 """The comparison of all systems, from the runs' files to docs/results/systems.md.
 
     python studies/systems.py collect FOLDER ...   # JSON files of runs -> docs/results/systems.csv
-    python studies/systems.py show                 # the CSV -> part of docs/results/systems.md, docs/systems.png
+    python studies/systems.py show                 # the CSV -> docs/results/systems.md and a figure
 
 `collect` adds to what the CSV holds already; the latest of two runs of the same configuration counts.
 """
@@ -108,7 +108,7 @@ def seeds(results: Results) -> str:
 
 
 def section(results: Results) -> str:
-    """The text of the block in docs/results/systems.md: what each part is, who is best, and its table, folded."""
+    """The block in docs/results/systems.md: what each part is, who is best, and its table, folded."""
     text = []
     for (task, attackers), some in parts(results).items():
         rates, c = sorted({f"{run.config.lr:g}" for run in some}), some[0].config
