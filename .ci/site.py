@@ -17,16 +17,17 @@ PAGES = {  # by their place here, that in the site
     "CHANGELOG.md": "CHANGELOG.md",
 }
 SHOWN = {".html", ".js", ".mjs"}
-COPIED = ["examples/port/index.html"]  # even if only the navigation links to it
-LINK = re.compile(r"(?<=\]\()[^()#:\s]+")
+THE_PAGE = "examples/port/index.html"
+LINK = re.compile(r"(?<=\]\()[^()#:\s]+(?=[)#])")
 
 
 def on_files(files, config):
     """MkDocs calls this with the files of docs/."""
     for source, uri in PAGES.items():
         files.append(File.generated(config, uri, abs_src_path=str(ROOT / source)))
-    for source in COPIED:
-        copied(source, files, config)
+    page = (ROOT / THE_PAGE).read_text(encoding="utf-8").replace("../../README.md", "../../index.html")
+    files.append(File.generated(config, THE_PAGE, content=page))
+    copied("examples/port/resilient.js", files, config)  # which it loads
     return files
 
 
