@@ -2,9 +2,9 @@
 
     python benchmarks/distributed_costs.py --write
 
-fills in the numbers of docs/SCALE.md. It measures small things (an edge, a byte, a sample), predicts larger
-ones from them, and measures those too. The part about MPI needs the extra `mpi`; bytes on the wire are counted
-where a network namespace can be made (on Linux, as root).
+fills in the numbers of docs/engineering/SCALE.md. It measures small things (an edge, a byte, a sample),
+predicts larger ones from them, and measures those too. The part about MPI needs the extra `mpi`; bytes on the
+wire are counted where a network namespace can be made (on Linux, as root).
 """
 
 import itertools
@@ -32,7 +32,7 @@ from refimpl.experiments.tasks import TASKS
 from refimpl.optim import OPTIMIZERS
 
 ROOT = Path(__file__).parents[1]
-PAGE, EXAMPLE = DOCS / "SCALE.md", ROOT / "examples" / "mpi_peers.py"
+PAGE, EXAMPLE = DOCS / "engineering" / "SCALE.md", ROOT / "examples" / "mpi_peers.py"
 DEGREE = 8
 
 # --- All workers in one process -----------------------------------------------------------------------------
@@ -275,7 +275,7 @@ def on_paper(fit: Fit, peers: dict[str, Peer]) -> str:
 def main(argv: list[str] | None = None) -> int:
     p = Parser(description="Costs beyond one process.", formatter_class=HelpFormatter)
     add = p.add_argument
-    add("--write", action="store_true", help="fill in docs/SCALE.md")
+    add("--write", action="store_true", help="fill in docs/engineering/SCALE.md")
     add("--rounds", type=whole_number(1), default=5, help="timed rounds of each point")
     add("--epochs", type=whole_number(1), default=10, help="of the runs by MPI")
     add("--exchange", action="store_true", help="as one of two ranks: time exchanges")

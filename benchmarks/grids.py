@@ -1,7 +1,7 @@
 """Times whole grids on all cores, and what a run spends on evaluation.
 
     python benchmarks/grids.py --data-dir FOLDER    # with folders har and mnist; fetched once without
-    python benchmarks/grids.py --tasks har --write  # and puts it into docs/PERFORMANCE.md; other lines stay
+    python benchmarks/grids.py --tasks har --write  # and into docs/engineering/PERFORMANCE.md; other lines stay
 
 The grids: the README's main command, and HAR's six rules against four attacks for 10 epochs. PyTorch's code
 (torch_rounds.fast) has the rule adaptive and the attack ALIE only, so it computes as many rounds as the runs
@@ -119,7 +119,7 @@ def main(argv: list[str] | None = None) -> int:
     add("--tasks", nargs="+", choices=list(GRIDS), default=list(GRIDS), help="which grids")
     add("--jobs", type=whole_number(1), default=os.cpu_count(), help="processes")
     add("--data-dir", metavar="FOLDER", help="with folders har and mnist (fetched once without)")
-    add("--write", action="store_true", help="put what is printed into docs/PERFORMANCE.md")
+    add("--write", action="store_true", help="put what is printed into docs/engineering/PERFORMANCE.md")
     add("--out", type=folder, default=Path("results/benchmarks"), help="folder for grids.json")
     args = p.parse_args(argv)
     p.need_folder(args.out)

@@ -3,7 +3,7 @@
     python benchmarks/rounds.py              # beside PyTorch, if it is installed
     python benchmarks/rounds.py --gpu        # and a GPU, in the same run
     python benchmarks/rounds.py --profile    # where refimpl's time goes instead
-    python benchmarks/rounds.py --write      # and puts the table into docs/PERFORMANCE.md
+    python benchmarks/rounds.py --write      # and puts the table into docs/engineering/PERFORMANCE.md
 
 refimpl    train.rounds
 plain      the PyTorch code a competent user would write: a module per worker, autograd, loops (torch_rounds.py)
@@ -222,7 +222,7 @@ def main(argv: list[str] | None = None) -> int:
     add("--rounds", type=whole_number(1), default=15, help="turns of each column, of 0.2 s or one round")
     add("--gpu", action="store_true", help="add a column for an NVIDIA GPU with CuPy")
     add("--profile", action="store_true", help="only refimpl, by function; one thread")
-    add("--write", action="store_true", help="put what is printed into docs/PERFORMANCE.md")
+    add("--write", action="store_true", help="put what is printed into docs/engineering/PERFORMANCE.md")
     add("--out", type=folder, default=Path("results/benchmarks"), help="folder for rounds.json")
     args = p.parse_args(argv)
     if args.profile:

@@ -117,7 +117,7 @@ def main(argv: list[str] | None = None) -> int:
     add("--sizes", nargs="+", choices=list(SIZES), default=list(SIZES), help="of the tasks, and 100 models")
     add("--dtype", choices=DTYPES, default="float32", help="of the models")
     add("--turns", type=whole_number(1), default=15, help="of each column")
-    add("--write", action="store_true", help="put what is printed into docs/PERFORMANCE.md")
+    add("--write", action="store_true", help="put what is printed into docs/engineering/PERFORMANCE.md")
     add("--out", type=folder, default=Path("results/benchmarks"), help="folder for rules.json")
     args = p.parse_args(argv)
     p.need_folder(args.out)

@@ -107,7 +107,7 @@ def main(argv: list[str] | None = None) -> int:
     add = p.add_argument
     add("--sweeps", nargs="+", choices=list(SWEEPS), default=list(SWEEPS), help="what grows")
     add("--rounds", type=whole_number(1), default=9, help="timed rounds of each point")
-    add("--write", action="store_true", help="put what is printed into docs/PERFORMANCE.md")
+    add("--write", action="store_true", help="put what is printed into docs/engineering/PERFORMANCE.md")
     add("--out", type=folder, default=Path("results/benchmarks"), help="folder for scale.json and scale.png")
     add("--point", nargs=3, type=whole_number(1), metavar=("N", "DEGREE", "HIDDEN"), help="one point, as JSON")
     args = p.parse_args(argv)

@@ -22,7 +22,7 @@ sys.path.append(str(Path(__file__).parents[1] / "studies"))
 import libraries
 from blocks import DOCS, as_code, read_block, write_blocks
 
-PAGE = DOCS / "PERFORMANCE.md"
+PAGE = DOCS / "engineering" / "PERFORMANCE.md"
 Quartiles = list[float]  # 25 %, 50 % and 75 % of the times, in milliseconds
 
 

@@ -7,7 +7,7 @@ the same parameters. 200 epochs take about a minute and a half.
     python examples/plain.py [epochs]
 
 The paper's epoch t, one local step and one aggregation of each worker, is a round here; an epoch is 19 rounds.
-"Ours" marks what the paper does not say; README.md's table of choices has more.
+"Ours" marks what the paper does not say; docs/CHOICES.md has more.
 """
 
 import sys

@@ -1,6 +1,6 @@
 """Reference implementation of "Resilient Peer-to-peer Learning based on Adaptive Aggregation".
 
-Bhowmick and Koutsoukos, 2024. README.md maps each equation to its function. The specification:
+Bhowmick and Koutsoukos, 2024. docs/AUDIT.md maps each equation to its function. The specification:
 
 algorithm.py  Algorithm 1, worker by worker; start here
 aggregate.py  Eq. (3), (5), (6), and the paper's baselines: the table RULES

@@ -6,10 +6,11 @@
 
 All numbers are the worst accuracy of the normal workers, each on its own test split, after the last epoch; ± is
 half of Student's 95 % interval, and a number without it is of one seed. Claims are judged by the seeds that
-adaptive was run with. "Significantly" is by a paired t-test over the seeds that all the compared rules have, at
-5 %, corrected by Holm, and so is "told apart". Compared are the paper's rules; `local`, which it leaves out,
-stands beside them. A rule that scores no models does not depend on the risk, and without an attack nothing
-depends on the number of attackers: such runs count for every setting that they belong to.
+adaptive was run with. "Significant" is by a paired t-test over the seeds that all the compared rules have, at
+5 %, corrected by Holm; rules without a significant difference are "level". Compared are the paper's rules;
+`local`, which it leaves out, stands beside them. A rule that scores no models does not depend on the risk, and
+without an attack nothing depends on the number of attackers: such runs count for every setting that they belong
+to.
 """
 
 import argparse
@@ -159,7 +160,7 @@ def kept(s: Setting) -> str | None:
     top = highest(numbers)
     behind = mean(numbers[top]) - mean(numbers["adaptive"])
     level = level_with("adaptive", numbers)
-    test = "" if not level else ", not told apart" if top in level else ", told apart"
+    test = "" if not level else ", no significant difference" if top in level else ", a significant difference"
     answer = "Yes" if behind <= CLOSE else "No"
     facts = f"{answer}: adaptive {with_seeds(numbers['adaptive'])}, {top} {number(numbers[top])}{test}."
     return " ".join([facts, *gaps({"none": numbers}, ["none"])])
@@ -288,8 +289,8 @@ def indented(text: str, first: str = "  ") -> str:
 
 
 def columns(s: Setting, markdown: bool) -> str:
-    """A table: under each attack adaptive, the best of the others, and the rules not distinguished from it."""
-    rows = [["attack", "seeds", "adaptive", "local", "best other", "not distinguished"]]
+    """A table: under each attack adaptive, the best of the others, and the rules level with adaptive."""
+    rows = [["attack", "seeds", "adaptive", "local", "best other", "level with adaptive"]]
     for attack in s.columns:
         column, numbers = judged(s, attack), compared(s, attack)
         others = [rule for rule in numbers if rule != "adaptive"]

@@ -1,7 +1,7 @@
-"""The comparison of all systems, from the runs' files to docs/RESULTS.md.
+"""The comparison of all systems, from the runs' files to docs/results/systems.md.
 
     python studies/systems.py collect FOLDER ...   # JSON files of runs -> docs/results/systems.csv
-    python studies/systems.py show                 # the CSV -> part of docs/RESULTS.md
+    python studies/systems.py show                 # the CSV -> part of docs/results/systems.md
 
 `collect` adds to what the CSV holds already; the latest of two runs of the same configuration counts.
 """
@@ -26,7 +26,7 @@ from refimpl.experiments.tables import kilobytes, names_run, rules_of, select
 from refimpl.experiments.tasks import TASKS
 from refimpl.experiments.words import several
 
-CSV, PAGE = DOCS / "results" / "systems.csv", DOCS / "RESULTS.md"
+CSV, PAGE = DOCS / "results" / "systems.csv", DOCS / "results" / "systems.md"
 NEEDS = {name: methods.find(name).entry.needs for name in methods.names()}
 
 
@@ -107,7 +107,7 @@ def seeds(results: Results) -> str:
 
 
 def section(results: Results) -> str:
-    """The text of the block in docs/RESULTS.md."""
+    """The block in docs/results/systems.md: what each part is, who is best, and its table, folded."""
     text = []
     for (task, attackers), some in parts(results).items():
         rates, c = sorted({f"{run.config.lr:g}" for run in some}), some[0].config
@@ -118,7 +118,8 @@ def section(results: Results) -> str:
         own, whole = (winners(some, measure) for measure in ("worst_own", "mean_whole"))
         title = f"### {TASKS[task].title}, {attackers} attackers"
         best = f"Best worst *own*: {own}.\n\nBest mean *whole*: {whole}."
-        text.append(f"{title}\n\n{facts}\n\n{table(some)}\n\n{best}\n")
+        folded = f'<details markdown="1">\n<summary>The table</summary>\n\n{table(some)}\n\n</details>'
+        text.append(f"{title}\n\n{facts}\n\n{best}\n\n{folded}\n")
     return "\n".join(text)
 
 
@@ -193,7 +194,7 @@ def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     commands = parser.add_subparsers(dest="command", required=True)
     commands.add_parser("collect", help="runs -> CSV").add_argument("folders", nargs="+", type=Path)
-    commands.add_parser("show", help="CSV -> docs/RESULTS.md")
+    commands.add_parser("show", help="CSV -> docs/results/systems.md")
     options = parser.parse_args(argv)
     if options.command == "show":
         show()

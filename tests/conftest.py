@@ -31,7 +31,7 @@ def patient(monkeypatch):
     monkeypatch.setattr(counterexample, "SECONDS", 100.0)
 
 
-# --- Devices: see docs/GPU.md -------------------------------------------------------------------------------
+# --- Devices: see docs/engineering/GPU.md ---------------------------------------------------------------------
 
 
 def backend(name):

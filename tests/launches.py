@@ -1,4 +1,4 @@
-"""Counts kernel launches and copies, for docs/GPU.md, which has the command.
+"""Counts kernel launches and copies, for docs/engineering/GPU.md, which has the command.
 
 Only the CuPy that runs on the CPU can count, and the strict stand-in, whose every operation is one launch.
 """

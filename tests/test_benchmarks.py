@@ -72,7 +72,7 @@ def test_a_table_goes_between_its_markers(tmp_path, capsys, monkeypatch):
 
 @pytest.mark.parametrize("name", ["rounds", "profile", "rules", "scale", "grid"])
 def test_the_page_has_a_place_for_every_table(name):
-    page = (BENCHMARKS.parent / "docs" / "PERFORMANCE.md").read_text()
+    page = (BENCHMARKS.parent / "docs" / "engineering" / "PERFORMANCE.md").read_text()
     assert page.count(f"<!-- {name} -->\n\n    ") == page.count(f"\n\n<!-- end of {name} -->") == 1
 
 

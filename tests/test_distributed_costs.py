@@ -1,4 +1,4 @@
-"""The costs of docs/SCALE.md."""
+"""The costs of docs/engineering/SCALE.md."""
 
 import importlib
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The pages name functions and tests that exist."""
+"""The pages name functions, tests and files that exist, and show what the commands print."""
 
 import ast
 import importlib
@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[1]
 PAGES = [
     "README.md",
     "CONTRIBUTING.md",
-    *(f"docs/{page.name}" for page in sorted((ROOT / "docs").glob("*.md"))),
+    *(str(page.relative_to(ROOT)) for page in sorted((ROOT / "docs").rglob("*.md"))),
 ]
 MODULES = {
     ".".join(path.relative_to(ROOT / "refimpl").with_suffix("").parts): path
@@ -71,11 +71,28 @@ def test_tests_that_a_page_names_exist(page):
     assert not missing
 
 
-TABLE = re.compile(
-    r"^    python (-m refimpl\.experiments\.report|studies/(?:ablation|cooperation|published|claims)\.py)"
-    r" ?(\S+\.csv|--show|)\n\n((?:    .*\n|\n)+?)(?=\n?\S)",
-    re.MULTILINE,
+@pytest.mark.parametrize("page", PAGES)
+def test_links_lead_somewhere(page):
+    """To a file; that a heading is there too is checked by `mkdocs build --strict`."""
+    targets = re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", (ROOT / page).read_text())
+    assert [target for target in targets if not ((ROOT / page).parent / target).exists()] == []
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_scripts_that_a_page_names_exist(page):
+    named = re.findall(r"(?:examples|studies|benchmarks)/\w+\.py", (ROOT / page).read_text())
+    assert [name for name in named if not (ROOT / name).exists()] == []
+
+
+FOLDED = re.compile(
+    r"<summary><code>python (-m refimpl\.experiments\.report|studies/\w+\.py) ?(.*)</code> prints</summary>\n\n"
+    r"((?:    .*\n|\n)+)</details>"
 )
+PRINTED = [
+    pytest.param(*found, id=" ".join(found[:2]))
+    for page in sorted((ROOT / "docs" / "results").glob("*.md"))
+    for found in FOLDED.findall(page.read_text())
+]
 
 
 def printed_by(command, argument, monkeypatch):
@@ -88,10 +105,15 @@ def printed_by(command, argument, monkeypatch):
     return script.main([str(ROOT / name) if name.endswith(".csv") else name for name in argument.split()])
 
 
-def test_tables_of_runs_are_what_the_command_prints(capsys, monkeypatch):
-    found = TABLE.findall((ROOT / "docs" / "RESULTS.md").read_text())
-    assert found
-    for command, argument, table in found:
-        assert printed_by(command, argument, monkeypatch) == 0
-        printed = [line.rstrip() for line in capsys.readouterr().out.strip("\n").splitlines()]
-        assert [line[4:] for line in table.strip("\n").splitlines()] == printed
+@pytest.mark.parametrize(("command", "argument", "table"), PRINTED)
+def test_tables_of_runs_are_what_the_command_prints(command, argument, table, capsys, monkeypatch):
+    assert printed_by(command, argument, monkeypatch) == 0
+    printed = [line.rstrip() for line in capsys.readouterr().out.strip("\n").splitlines()]
+    assert [line[4:] for line in table.strip("\n").splitlines()] == printed
+
+
+def test_every_csv_of_runs_has_a_table():
+    """But for systems.csv, whose page is written by studies/systems.py."""
+    shown = " ".join(argument for param in PRINTED for argument in param.values[:2])
+    files = {path.stem for path in (ROOT / "docs" / "results").glob("*.csv")} - {"systems"}
+    assert {name for name in files if f"/{name}." not in shown} == set()

@@ -1,7 +1,5 @@
 """What README.md says about the code is true."""
 
-import json
-import pkgutil
 import re
 import shlex
 from fractions import Fraction
@@ -9,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from refimpl import vectors
 from refimpl.audit.__main__ import main as audit
+from refimpl.related import SYSTEMS
 
 README = (Path(__file__).parents[1] / "README.md").read_text()
 
@@ -33,35 +31,14 @@ def test_the_judge_finds_what_the_page_says(capsys, patient):
     assert found in " ".join(capsys.readouterr().out.split())
 
 
-def resolved(name, module):
-    """What the map means by a name: in refimpl, in the module named before it, or a network's method."""
-    for prefix in ("refimpl", module, "refimpl.models"):
-        try:
-            return pkgutil.resolve_name(f"{prefix}.{name}")
-        except (ImportError, AttributeError):
-            continue
-    raise AssertionError(f"README.md names {name}, which does not exist")
+def test_it_counts_the_systems():
+    (said,) = re.findall(r"(\d+) other systems", README)
+    assert int(said) == len(SYSTEMS)
 
 
-def test_every_name_in_the_equation_map_exists():
-    """A name without its module belongs to the one named before it: `attacks.sign_flip`, `arbitrary`."""
-    table = README.split("| paper | code |")[1].split("\n\n")[0]
-    names = re.findall(r"`([\w.]+)`", table)
-    assert len(names) > 20
-    module = "refimpl"
-    for name in names:
-        module = getattr(resolved(name, module), "__module__", module)
-
-
-def test_it_counts_the_vectors():
-    (said,) = re.findall(r"(\d+)\s+cases, each naming the mistake", README)
-    files = vectors.FOLDER.glob("*.json")
-    assert int(said) == sum(
-        len(data["cases"]) + len(data.get("errors", []))
-        for data in (json.loads(file.read_text()) for file in files)
-    )
-
-
-def test_links_lead_somewhere():
-    for target in re.findall(r"\]\(([^)#:]+)\)", README):
-        assert (Path(__file__).parents[1] / target).exists(), target
+def test_the_windows_commands_are_those_of_the_test():
+    """Without && and quotes, which its shells do not have, and with its folder for programs."""
+    (commands,) = re.findall(r"Set up and test:\n\n((?:    .*\n)+)", README)
+    (windows,) = re.findall(r"On Windows.*:\n\n((?:    .*\n)+)", README)
+    same = commands.replace(" &&", "").replace("python3", "py").replace("bin/", "Scripts/").replace("'", '"')
+    assert windows == same.replace("/", "\\")

@@ -1,4 +1,4 @@
-"""Intervals, and which rules can't be told from the best."""
+"""Intervals, and which rules are level with the best."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""studies/systems.py: from the files of runs to a table; docs/RESULTS.md must be what it writes."""
+"""studies/systems.py: from the files of runs to a table; docs/results/systems.md must be what it writes."""
 
 import importlib
 from pathlib import Path

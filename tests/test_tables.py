@@ -33,7 +33,7 @@ def test_over_several_seeds_the_table_shows_the_mean_its_interval_and_who_is_lev
     assert lines[2].split() == ["adaptive", "own", *[f"0.51±{half}"] * 5]
     assert lines[-4].split() == ["local", "own", *[f"0.58±{half}="] * 5]
     assert lines[-2].startswith("± half of the 95 % interval")
-    assert lines[-1].startswith("= can't be told from the best")
+    assert lines[-1].startswith("= level with the best")
     ends = {line.rindex("±") for line in lines[2:-2]}
     assert len(ends) == 1
 

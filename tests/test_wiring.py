@@ -168,7 +168,7 @@ def test_another_seed_is_another_run_in_everything_that_is_drawn():
 # --- The paper's settings -----------------------------------------------------------------------------------
 
 # By supplement C, Sec. 5 ("Results and Discussion": attackers) and the figures' axes (epochs). "ours": what the
-# paper leaves open or we do otherwise, see README, "Where the paper leaves a choice".
+# paper leaves open or we do otherwise, see docs/CHOICES.md.
 PRESETS = {
     "spambase": {
         "workers": 10, "attackers": 3, "epochs": 200, "optimizer": "sgd", "lr": 0.01, "batch_size": 20,

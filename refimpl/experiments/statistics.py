@@ -1,4 +1,4 @@
-"""Statistics over several seeds: intervals, and which rules can't be told from the best."""
+"""Statistics over several seeds: intervals, and which rules are level with the best."""
 
 import math
 from collections.abc import Mapping, Sequence

@@ -18,7 +18,7 @@ WIDTH = 80  # columns of a terminal
 def rows(results: Results) -> list[Row]:
     """One row per rule and attack, averaged over the seeds, in the order of the options.
 
-    With half of the 95 % interval, and whether the rule is among those that can't be told from the best.
+    With half of the 95 % interval, and whether the rule is among those that are level with the best.
     """
     table = []
     attacks = names_run(results, "attack", ATTACKS)
@@ -60,7 +60,7 @@ def kilobytes(results: Results, rule: str) -> str:
 
 
 def level_with_best(results: Results, attack: str, measure: str) -> set[str]:
-    """The rules that can't be told from the best one under this attack: highest accuracy, lowest loss."""
+    """The rules that are level with the best one under this attack: highest accuracy, lowest loss."""
     values: dict[str, dict[int, float]] = {}
     for run in results:
         if run.config.attack == attack:
@@ -93,7 +93,7 @@ class Quantity(NamedTuple):
     notes: dict[str, str]  # by the mark that they explain
 
 
-LEVEL = "= can't be told from the best of its column (paired t-test, Holm, 5 %)"
+LEVEL = "= level with the best of its column (paired t-test, Holm, 5 %)"
 LOST = "* some normal workers' parameters are NaN or infinite"
 QUANTITIES = {
     "worst_own": Quantity(

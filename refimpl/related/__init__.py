@@ -1,14 +1,14 @@
 """The systems that the paper names or builds on, runnable beside its own rule: the table SYSTEMS.
 
-systems.py       the table SYSTEMS, and engines of `train` that compute its rounds
-averaging.py     systems that average what they hear
-screening.py     systems that screen what they hear
-rounds.py        parts that the systems share, and the two orders of a round
-rules.py         rules for the models of a neighbourhood
-mixing.py        mixing matrices, and a compressor
-schedules.py     graphs that change from round to round: the table SCHEDULES
-requirements.py  what systems require of a run
-costs.py         bytes that they send
+    systems.py       the table SYSTEMS, and engines of `train` that compute its rounds
+    averaging.py     systems that average what they hear
+    screening.py     systems that screen what they hear
+    rounds.py        parts that the systems share, and the two orders of a round
+    rules.py         rules for the models of a neighbourhood
+    mixing.py        mixing matrices, and a compressor
+    schedules.py     graphs that change from round to round: the table SCHEDULES
+    requirements.py  what systems require of a run
+    costs.py         bytes that they send
 
 Each system is a round in the form of `algorithm.round_`, worker by worker and from one snapshot: (setting,
 state, batch, signals) -> SystemRound with the next `state`, the `weights` if it weighs, and all that is `sent`.
