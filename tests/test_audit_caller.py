@@ -4,12 +4,15 @@ import re
 import subprocess
 import sys
 import time
+from unittest import mock
 
 import numpy as np
 import pytest
 from strangers import hangs, hangs_on_nan
 
+from refimpl import aggregate
 from refimpl.audit import caller, judge, report
+from refimpl.audit.kinds import cases_of
 
 pytestmark = pytest.mark.usefixtures("patient")
 
@@ -53,12 +56,36 @@ def test_what_cannot_be_judged_is_reported(function, problem):
     assert re.search(problem, said.problem)
 
 
-def test_a_slow_function_is_judged_on_part_of_the_cases(monkeypatch):
-    monkeypatch.setattr(caller, "SECONDS", 0.3)
-    said = judge(lambda W: time.sleep(0.02) or W.mean(axis=0), "average")
-    assert (said.status, said.verdict) == (report.RIGHT, "right, as far as it was asked")
-    assert said.agreement.ordinary.of < 30
+def in_a_hurry(function):
+    """The judgement on a function of the kind average that is too slow."""
+    with mock.patch.object(caller, "TIMES", 0.1):
+        return judge(lambda W: time.sleep(0.02) or function(W), "average", shrinks=False)
+
+
+def test_a_judgement_that_was_cut_short_is_none():
+    """Whatever it was asked until then it answered well."""
+    said = in_a_hurry(aggregate.average)
+    assert (said.status, said.verdict) == (report.NOT_JUDGED, "could not be judged")
+    assert re.match(r"it is slow: only \d+ of 322 cases were asked in 0.3 s, all of which agree", said.problem)
+    assert said.agreement.full
+
+
+def test_a_difference_that_a_slow_function_showed_is_one():
+    said = in_a_hurry(lambda W: W.sum(axis=0))
+    assert said.status == report.DIFFERENT
     assert [note for note in said.notes if note.startswith("slow: ")]
+
+
+@pytest.mark.slow
+def test_the_limit_is_that_of_one_call():
+    """Not of all together, which is longer."""
+    assert judge(lambda W: time.sleep(0.02) or W.mean(axis=0), "average", limit=2).status == report.RIGHT
+
+
+def test_a_function_without_the_optional_argument_is_asked_by_its_default_alone():
+    said = judge(lambda W: -W, "sign-flip")
+    assert (said.status, said.agreement.full) == (report.RIGHT, True), said
+    assert 20 < said.agreement.ordinary.of < len(cases_of("sign-flip"))
 
 
 def test_what_a_function_prints_does_not_get_into_the_report(capsys):

@@ -1,9 +1,11 @@
 """The command: python -m refimpl.audit."""
 
+import io
 import json
 import subprocess
 import sys
 import textwrap
+from contextlib import redirect_stderr, redirect_stdout
 
 import pytest
 
@@ -73,6 +75,7 @@ def test_command_as_json(rules, capsys):
         (["no_such_module:krum", "--as", "krum"], "cannot import no_such_module: ModuleNotFoundError: "),
         (["no_such_file.py:krum", "--as", "krum"], "cannot import no_such_file.py: FileNotFoundError: "),
         (["my_rules:total", "--as", "krum", "--call", "lambda W:"], "--call 'lambda W:': SyntaxError: "),
+        (["my_rules:total", "--as", "krum", "--call", "exit()"], "--call 'exit()': SystemExit: None"),
         (["my_rules:total", "--as", "krum", "--form", "torch"], "--form torch needs torch"),
         (["my_rules:total", "--as", "krum", "--limit", "0"], "--limit needs a positive number of seconds"),
     ],
@@ -83,6 +86,17 @@ def test_a_bad_command_line_is_one_line(rules, capsys, monkeypatch, arguments, m
     err = capsys.readouterr().err.removeprefix("imported\n")  # what the module prints
     assert err.startswith(f"refimpl.audit: {message}")
     assert err.count("\n") == 1
+
+
+ENDS = {"_exit(0)": "ended with status 0", "kill(getpid(), 9)": "was killed by SIGKILL"}
+
+
+@pytest.mark.parametrize("end", ENDS)
+def test_a_process_that_ends_without_a_report_is_not_right(end):
+    with redirect_stderr(io.StringIO()) as said, redirect_stdout(io.StringIO()) as report:
+        assert main(["os:kill", "--as", "average", "--call", f"lambda W: {end}"]) == 2
+    silence = f"could not be judged: its process {ENDS[end]} without a report"
+    assert (said.getvalue(), report.getvalue()) == (f"refimpl.audit: {silence}\n", "")
 
 
 def test_a_reader_may_close_the_pipe():

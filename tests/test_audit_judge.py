@@ -1,13 +1,17 @@
 """The judge: the definitions come back right, and a mistake that nobody knows is described."""
 
+import importlib
 import json
 
+import contrived
 import numpy as np
 import pytest
 from strangers import byzfl_krum
 
 from refimpl import aggregate
 from refimpl.audit import KINDS, judge, report
+from refimpl.audit.caller import Answer
+from refimpl.audit.kinds import cases_of
 
 pytestmark = pytest.mark.usefixtures("patient")
 each_kind = pytest.mark.parametrize("kind", KINDS)
@@ -62,7 +66,7 @@ def test_the_report_on_an_unknown_mistake_shows_where_to_look():
     assert said.verdict == "different, and no variant that is known"
     assert (said.variant, said.closest) == (None, None)
     assert said.groups["n odd"].agreed == said.groups["n odd"].of
-    assert "by group    n even 3 of 15, " in str(said)
+    assert "by group    n even 3 of 17, " in str(said)
     assert len(json.loads(said.difference.inputs["W"])) % 2 == 0
     assert "the middle two: (" in said.difference.why
     assert max(map(len, str(said).splitlines())) <= 80
@@ -71,6 +75,30 @@ def test_the_report_on_an_unknown_mistake_shows_where_to_look():
 def test_right_but_for_hostile_inputs_is_not_right():
     said = judge(lambda W: np.where(np.isnan(W).any(), 7.0, aggregate.average(W)), "average", shrinks=False)
     assert (said.status, said.verdict) == (report.DIFFERENT, "right on ordinary inputs, different on others")
+
+
+def ordinary(kind):
+    return [case for case in cases_of(kind) if case.expected is not None and not case.apart]
+
+
+@pytest.mark.parametrize(("kind", "where"), contrived.WRONG_WHERE)
+def test_the_cases_reach_beyond_the_sizes_of_a_blackboard(kind, where):
+    assert [case for case in ordinary(kind) if where(*case.inputs)]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("kind", "where"), contrived.WRONG_WHERE)
+def test_a_mistake_at_some_sizes_only_is_not_right(kind, where):
+    assert judge(contrived.wrong(kind, where), kind, shrinks=False).status == report.DIFFERENT
+
+
+def test_what_agreed_before_a_hang_is_counted():
+    case = ordinary("average")[0]
+    late = Answer(problem="no answer within 1 s", late=True)
+    pairs = [(case, Answer(case.expected)), (case, Answer(case.expected + 1)), (case, late)]
+    hung = importlib.import_module("refimpl.audit.judge").hung
+    assert hung(pairs) == f"no answer within 1 s to {case.name}; 1 of 2 agreed before"
+    assert hung(pairs[:2]) == ""
 
 
 def test_unknown_kind():

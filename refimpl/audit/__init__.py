@@ -9,6 +9,7 @@ other definitions that are in use under the same name.
 kinds.py           what can be judged: each kind's definition, and how it is called
 rounds.py          a round of Algorithm 1 as a kind
 cases.py           on what: the test vectors, and inputs drawn at random
+child.py           where: in a process of its own, whose silence is noticed
 caller.py          how a function is called: with the arrays that it takes, and under a time limit
 variants/          against what: definitions in use under the same name, and likely mistakes
 judge.py           which of these agree with the function, and in how many cases

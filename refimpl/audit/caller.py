@@ -15,7 +15,7 @@ import numpy as np
 from refimpl.audit.cases import FAR, Case, Inputs, cast
 from refimpl.audit.kinds import KINDS, Kind, cases_of
 
-SECONDS = 4.0  # for all cases together
+TIMES = 20  # all cases together may take so many times the limit of one call
 
 
 class Answer(NamedTuple):
@@ -88,11 +88,16 @@ class Caller:
     def __init__(self, function: Callable, kind: str, form: str = "", limit: float = 3.0) -> None:
         self.function, self.name, self.kind, self.form, self.limit = function, kind, KINDS[kind], form, limit
         self.cases = list(cases_of(kind))
-        if self.kind.optional and not _takes(function, len(self.kind.arguments)):  # only the default is asked
-            self.cases = [case._replace(inputs=case.inputs[:-1]) for case in self.cases if case.inputs[-1] == 1]
+        if self.kind.optional and not _takes(function, len(self.kind.arguments)):
+            self.cases = by_default(self.cases)
         self.arguments = self.kind.arguments[: len(self.cases[0].inputs)]
         self.indices = False  # does it return the number of the chosen model?
         self.narrow = False  # does it answer float64 in float32?
+
+    @property
+    def seconds(self) -> float:
+        """How long all cases together may take."""
+        return TIMES * self.limit
 
     def __call__(self, inputs: Inputs) -> Answer:
         """The function's answer to one set of inputs."""
@@ -158,7 +163,7 @@ class Caller:
         """The cases, in an order that may be cut short, with the answers until it hangs or the time is over."""
         if self.narrow:  # then it is asked in single precision, and not about finer differences
             self.cases = [narrowed(self.kind, case) for case in self.cases if case.group != FAR]
-        answers = self.answers([case.inputs for case in self.cases], SECONDS)
+        answers = self.answers([case.inputs for case in self.cases], self.seconds)
         return list(zip(self.cases, answers, strict=False))
 
     def read(self, returned: Any, inputs: Inputs) -> Any:
@@ -172,6 +177,11 @@ class Caller:
         if not 0 <= i < len(inputs[0]):
             raise ValueError(f"returns the number {i} of {len(inputs[0])} models")
         return inputs[0][i]
+
+
+def by_default(cases: list[Case]) -> list[Case]:
+    """The cases in which the last argument has its default, without it."""
+    return [case._replace(inputs=case.inputs[:-1]) for case in cases if case.inputs[-1] == 1]
 
 
 def narrowed(kind: Kind, case: Case) -> Case:

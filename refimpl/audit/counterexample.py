@@ -118,9 +118,9 @@ def without(value: Any, axes: str, axis: str, i: int) -> Any:
 
 
 def possible(names: tuple[str, ...], inputs: Inputs) -> bool:
-    """Whether no array is empty, weights sum to 1, risks are not negative, and single numbers are positive."""
+    """Whether no array is empty, weights sum to 1, risks are not negative, single numbers (but z) positive."""
     for name, value in zip(names, inputs, strict=True):
-        if np.size(value) == 0 or (isinstance(value, float) and value <= 0):
+        if np.size(value) == 0 or (isinstance(value, float) and value <= 0 and name != "z"):
             return False
         if (name == "risks" and (value < 0).any()) or (name == "weights" and not np.isclose(value.sum(), 1)):
             return False

@@ -13,6 +13,7 @@ from refimpl.audit.observations import notes
 from refimpl.audit.report import DIFFERENT, NOT_JUDGED, RIGHT, Agreement, Count, Report
 from refimpl.audit.variants import VARIANTS, Variant
 
+UNJUDGED = "could not be judged"
 NEAR = 1 / 3  # a variant that explains this share of the differences is worth a word
 Judged = list[tuple[Case, Any]]  # the cases that the definition answers, and the function's values
 
@@ -35,7 +36,7 @@ def judge(
         pairs = [] if (problem := called.choose_form()) else called.ask()
         problem = problem or hung(pairs)
         if problem:
-            return Report(*head, NOT_JUDGED, "could not be judged", problem=problem)
+            return Report(*head, NOT_JUDGED, UNJUDGED, problem=problem)
         return Report(*head, **compared(called, pairs, shrinks))
 
 
@@ -46,6 +47,12 @@ def hung(pairs: list[tuple[Case, Answer]]) -> str:
         return ""
     agreed = sum(agree(case, case.expected, answer.value) for case, answer in before)
     return f"{answer.problem} to {case.name}; {agreed} of {len(before)} agreed before"
+
+
+def cut_short(called: Caller, pairs: list[tuple[Case, Answer]]) -> str:
+    """A line on a function that agrees but is too slow to be asked every case."""
+    asked = f"only {len(pairs)} of {len(called.cases)} cases were asked in {called.seconds:g} s"
+    return f"it is slow: {asked}, all of which agree; a larger limit gives it more time"
 
 
 def compared(called: Caller, pairs: list[tuple[Case, Answer]], shrinks: bool) -> dict[str, Any]:
@@ -61,8 +68,9 @@ def compared(called: Caller, pairs: list[tuple[Case, Answer]], shrinks: bool) ->
         "notes": tuple(notes(called, pairs)),
     }
     if all(right):
-        verdict = "right" if len(pairs) == len(called.cases) else "right, as far as it was asked"
-        return {"status": RIGHT, "verdict": verdict, **facts}
+        if len(pairs) < len(called.cases):
+            return {"status": NOT_JUDGED, "verdict": UNJUDGED, "problem": cut_short(called, pairs), **facts}
+        return {"status": RIGHT, "verdict": "right", **facts}
     different = [pair for pair, agreed in zip(answered, right, strict=True) if not agreed]
     facts["difference"] = counterexample(called, different, shrinks)
     if called.kind.steps:

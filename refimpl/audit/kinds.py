@@ -175,7 +175,7 @@ KINDS: dict[str, Kind] = {
         attacks.a_little_is_enough,
         about="mean - z standard deviations of the honest models, by coordinate, with divisor h (ddof 0)",
         reference="Baruch et al. 2019",
-        draw=lambda: cases.honest((0.18, 0.929, 1.5, 0.3)),
+        draw=lambda: cases.honest((0.18, 0.929, 1.5, 0.3, -0.14)),
         relations=cases.OF_MODELS,
     ),
     "alie-z": Kind(

@@ -4,7 +4,6 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from refimpl.audit import caller
 from refimpl.audit.caller import Answer, Caller
 from refimpl.audit.cases import Case, agree
 
@@ -28,7 +27,7 @@ def notes(called: Caller, pairs: Pairs) -> Iterator[str]:
         count = sum(bool(answer.problem) for answer in refused)
         yield f"refuses {count} of {len(refused)} inputs that the definition refuses"
     if len(pairs) < len(called.cases):
-        yield f"slow: only {len(pairs)} of {len(called.cases)} cases were asked in {caller.SECONDS:g} s"
+        yield f"slow: only {len(pairs)} of {len(called.cases)} cases were asked in {called.seconds:g} s"
 
 
 def dtypes(called: Caller, pairs: Pairs) -> Iterator[str]:

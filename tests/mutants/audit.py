@@ -1,0 +1,53 @@
+"""Mutants of the audit: mistakes of the judge's own, by which it would say something untrue of a function."""
+
+import importlib
+import math
+
+from mutants.common import killer
+from refimpl.audit import caller, counterexample, rounds
+from refimpl.audit.report import RIGHT
+
+command = importlib.import_module("refimpl.audit.__main__")
+judge = importlib.import_module("refimpl.audit.judge")  # the package has the function under this name
+asked, commanded, small, judged, of_rounds = map(
+    killer, ("audit_caller", "audit_command", "audit_counterexample", "audit_judge", "audit_rounds")
+)
+
+
+def all_cases(by_default):
+    return lambda cases: [case._replace(inputs=case.inputs[:-1]) for case in cases]
+
+
+def limit_of_all(answers):
+    return lambda self, many, seconds=math.inf: answers(self, many, min(seconds, self.limit))
+
+
+def last_step(leaves_at):
+    order = [*rounds.STEPS, *rounds.LADDER]
+    return lambda different: max((leaves_at([pair]) for pair in different), key=order.index)
+
+
+def ties_too(leaves):
+    return lambda called, inputs, clearly: leaves(called, inputs, False)
+
+
+def all_agreed(hung):
+    return lambda pairs: hung(pairs[-1:]).replace("0 of 0", f"{len(pairs) - 1} of {len(pairs) - 1}")
+
+
+MUTANTS = [
+    ("a function without sigma is asked with sigma", caller, "by_default", all_cases,
+     asked("a_function_without_the_optional_argument_is_asked_by_its_default_alone")),
+    ("the limit of a call is that of all", caller.Caller, "answers", limit_of_all,
+     asked("the_limit_is_that_of_one_call")),
+    ("what was cut short is right", judge, "NOT_JUDGED", lambda status: RIGHT,
+     asked("a_judgement_that_was_cut_short_is_none")),
+    ("silence is right", command, "NOT_JUDGED", lambda status: RIGHT,
+     commanded("a_process_that_ends_without_a_report_is_not_right", end="_exit(0)")),
+    ("the last step that leaves the path", rounds, "leaves_at", last_step,
+     of_rounds("the_first_step_of_several_cases")),
+    ("a tie as example", counterexample, "leaves", ties_too,
+     small("a_tie_is_no_example_of_another_choice")),
+    ("before a hang all agreed", judge, "hung", all_agreed,
+     judged("what_agreed_before_a_hang_is_counted")),
+]  # fmt: skip
