@@ -56,6 +56,37 @@ def test_what_cannot_be_judged_is_reported(function, problem):
     assert re.search(problem, said.problem)
 
 
+def by_other_names(users_grads, users_count, corrupted_count, *, distances=None):
+    """As He et al.'s code has it."""
+
+
+def by_keyword(W, *, f=1):
+    """f is never positional."""
+
+
+class Krum:
+    def __init__(self, f, power):
+        """The second is nobody's."""
+
+
+@pytest.mark.parametrize(
+    ("function", "call"),
+    [
+        (by_other_names, "by_other_names(users_grads=W, users_count=len(W), corrupted_count=f)"),
+        (by_keyword, "by_keyword(W=W, f=f)"),
+        (Krum, "Krum(f=f, power=...)(W)"),
+    ],
+)
+def test_another_signature_is_filled_in(function, call):
+    said = judge(function, "krum")
+    assert said.status == report.NOT_JUDGED
+    assert f"perhaps --call 'lambda W, f: {call}'" in said.problem
+
+
+def test_a_type_error_of_its_own_suggests_no_other_call():
+    assert "--call" not in judge(lambda W, f: W + None, "krum").problem
+
+
 def in_a_hurry(function):
     """The judgement on a function of the kind average that is too slow."""
     with mock.patch.object(caller, "TIMES", 0.1):
@@ -99,4 +130,4 @@ def test_what_a_function_prints_does_not_get_into_the_report(capsys):
     printed = capsys.readouterr()
     assert "hello" in printed.err
     assert "hello" not in printed.out
-    assert printed.out.startswith("talks, judged as average: could not be judged")
+    assert printed.out.startswith("talks could not be judged as average.\n")

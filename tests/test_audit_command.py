@@ -47,14 +47,24 @@ def rules(tmp_path, monkeypatch):
 def test_command(rules, capsys, target):
     assert main([target.format(rules), "--as", "average"]) == 1
     out = capsys.readouterr().out
-    assert "judged as average: a known variant" in " ".join(out.split())
+    head = "total is not average as in the paper's Sec. 5; it is a known variant: the sum. definition"
+    assert head in " ".join(out.split())
     assert "the sum: not divided by n" in out
     assert max(map(len, out.splitlines()[1:])) <= 80
 
 
 def test_command_with_another_call(rules, capsys):
     assert main(["my_rules:Mean", "--as", "average", "--call", "lambda W: Mean(2)(W)"]) == 0
-    assert capsys.readouterr().out.startswith("lambda W: Mean(2)(W), judged as average: right\n")
+    assert capsys.readouterr().out.startswith("lambda W: Mean(2)(W) is right: it is average as in ")
+
+
+def test_strict_counts_what_the_source_leaves_open(rules, capsys):
+    arguments = ["numpy:median", "--as", "median", "--call", "lambda W: median(W, axis=0)"]
+    said = lambda: " ".join(capsys.readouterr().out.split())
+    assert main(arguments) == 0
+    assert " hostile NaN, infinite or huge inputs, on which the source is silent: survives in " in said()
+    assert main([*arguments, "--strict"]) == 1
+    assert "is right on ordinary inputs, but not on others: hostile " in said()
 
 
 def test_command_as_json(rules, capsys):
@@ -62,7 +72,7 @@ def test_command_as_json(rules, capsys):
     said = json.loads(capsys.readouterr().out)
     assert said["variant"]["ordinary"]["agreed"] == said["variant"]["ordinary"]["of"]
     assert said["difference"]["why"].startswith("coordinate 0: (0 + 1) / 2 = 0.5")
-    assert list(said) == list(report.Report._fields)
+    assert list(said) == ["headline", *report.Report._fields]
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from strangers import byzfl_krum
 
-from refimpl import aggregate
-from refimpl.audit import KINDS, judge, report
+from refimpl import attacks
+from refimpl.audit import KINDS, assert_right, judge, report
 from refimpl.audit.caller import Answer
 from refimpl.audit.kinds import cases_of
 
@@ -72,9 +72,63 @@ def test_the_report_on_an_unknown_mistake_shows_where_to_look():
     assert max(map(len, str(said).splitlines())) <= 80
 
 
-def test_right_but_for_hostile_inputs_is_not_right():
-    said = judge(lambda W: np.where(np.isnan(W).any(), 7.0, aggregate.average(W)), "average", shrinks=False)
-    assert (said.status, said.verdict) == (report.DIFFERENT, "right on ordinary inputs, different on others")
+def careless_krum(W, f):
+    """As a textbook has it, and numpy.argmin likes NaN best."""
+    D = np.sort(((W[:, None] - W) ** 2).sum(-1), axis=1)[:, 1 : len(W) - f - 1]
+    return W[D.sum(axis=1).argmin()]
+
+
+def test_right_is_right_whatever_hostile_inputs_do_and_strict_counts_them():
+    said = judge(careless_krum, "krum")
+    assert (said.status, said.verdict, said.difference) == (report.RIGHT, "right", None)
+    likes = {group: like.name for group, like in said.by_group.items()}
+    assert likes == {"hostile": "an attacker's NaN is chosen"}
+    assert said.fates["is captured"] > 0
+    said = judge(careless_krum, "krum", shrinks=False, strict=True)
+    assert (said.status, said.verdict) == (report.DIFFERENT, "right on ordinary inputs only")
+
+
+def test_of_variants_alike_the_one_that_is_like_it_under_attack_too():
+    """Not the first of the table."""
+    said = judge(byzfl_krum, "krum", shrinks=False)
+    assert said.variant.name == "n - f - 1, and an attacker's NaN is chosen"
+
+
+def test_a_variant_in_all_cases_but_few_is_almost_certain_and_the_exception_shown():
+    said = judge(lambda W, f: byzfl_krum(W, f) if len(W) != 49 else W[0], "krum", shrinks=False)
+    assert (said.status, said.verdict) == (report.DIFFERENT, "almost certainly a known variant")
+    assert "n - f - 1" in said.variant.name
+    assert said.variant.ordinary.agreed < said.variant.ordinary.of
+    assert said.exception.inputs["f"] == "1"  # (n, f) = (49, 1)
+    assert "but for     W = [[" in str(said)
+
+
+def test_a_tie_that_rounding_decides_does_not_decide_the_name():
+    """Krum over n - f - 1 plain distances, of which those to later models are a little longer than they are."""
+
+    def rounded_another_way(W, f):
+        D = np.linalg.norm(W[:, None] - W, axis=-1) * (1 + 1e-14 * np.arange(len(W)))
+        return W[np.sort(D, axis=1)[:, 1 : len(W) - f].sum(axis=1).argmin()]
+
+    said = judge(rounded_another_way, "krum", shrinks=False)
+    assert (said.verdict, said.variant.name) == ("a known variant", "Krum with n - f - 1 unsquared distances")
+    assert said.variant.ordinary.of < said.agreement.ordinary.of
+
+
+def test_an_approximate_quantile_is_right():
+    assert judge(lambda n, f: attacks.alie_z(n, f) + 5e-8, "alie-z").status == report.RIGHT
+    assert judge(lambda n, f: attacks.alie_z(n, f) + 2e-7, "alie-z", shrinks=False).status == report.DIFFERENT
+
+
+def test_an_error_where_the_variant_has_no_number_is_no_difference():
+    """An off-by-one that leaves nothing: numpy's mean is NaN there, a loop divides by 0."""
+
+    def loop(W, f):
+        kept = np.sort(W, axis=0)[f : len(W) - f - 1]
+        return sum(kept) * (1 / len(kept))
+
+    said = judge(loop, "trimmed-mean", shrinks=False)
+    assert (said.verdict, said.variant.name) == ("a known variant", "trims one more above")
 
 
 def ordinary(kind):
@@ -99,6 +153,37 @@ def test_what_agreed_before_a_hang_is_counted():
     hung = importlib.import_module("refimpl.audit.judge").hung
     assert hung(pairs) == f"no answer within 1 s to {case.name}; 1 of 2 agreed before"
     assert hung(pairs[:2]) == ""
+
+
+NAN_CHOSEN = "n - f - 1, and an attacker's NaN is chosen"
+
+
+def test_assert_right_is_silent_about_what_is_right_or_known():
+    assert_right(careless_krum, "krum")
+    assert_right(byzfl_krum, "krum", known=NAN_CHOSEN, shrinks=False)
+
+
+@pytest.mark.parametrize(
+    ("function", "options", "said"),
+    [
+        (byzfl_krum, {}, "^byzfl_krum is not krum as in Blanchard et al. 2017; it is a known variant"),
+        (careless_krum, {"strict": True}, "^careless_krum is right on ordinary inputs, but not on others"),
+        (careless_krum, {"known": NAN_CHOSEN}, "^known as: n - f - 1, .*\ncareless_krum is right"),
+        (byzfl_krum, {"known": "Krum with n - f - 1"}, "^known as: Krum with n - f - 1\n"),
+        (lambda W: W, {}, "could not be judged as krum"),
+        (lambda W: W, {"known": NAN_CHOSEN}, "could not be judged as krum"),
+    ],
+)
+def test_assert_right_raises_the_report(function, options, said):
+    with pytest.raises(AssertionError, match=said):
+        assert_right(function, "krum", shrinks=False, **options)
+
+
+def test_unknown_variant():
+    with pytest.raises(
+        ValueError, match="unknown variant 'my own' of krum, choose from: Krum with n - f - 1; "
+    ):
+        assert_right(byzfl_krum, "krum", known="my own")
 
 
 def test_unknown_kind():

@@ -54,7 +54,14 @@ def judged(options: argparse.Namespace) -> Report:
     if options.form and options.form not in available():
         raise InputError(f"--form {options.form} needs torch, which {options.target} does not import")
     name = options.call or options.target
-    return judge(function, options.kind, form=options.form, limit=options.limit, name=name)
+    return judge(
+        function,
+        options.kind,
+        form=options.form,
+        limit=options.limit,
+        strict=options.strict,
+        name=name,
+    )
 
 
 def show(text: str) -> None:
@@ -83,6 +90,9 @@ def parser() -> argparse.ArgumentParser:
         default=3.0,
         metavar="S",
         help=f"seconds for one call (default 3); all calls together get {TIMES} times as much",
+    )
+    made.add_argument(
+        "--strict", action="store_true", help="count hostile inputs too, and what else a source leaves open"
     )
     made.add_argument("--json", action="store_true", help="print the report as JSON")
     made.add_argument(

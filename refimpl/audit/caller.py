@@ -3,6 +3,7 @@
 import inspect
 import math
 import queue
+import re
 import sys
 import threading
 import time
@@ -15,6 +16,9 @@ import numpy as np
 from refimpl.audit.cases import FAR, Case, Inputs, cast
 from refimpl.audit.kinds import KINDS, Kind, cases_of
 
+PEERS = "(clients|workers|users|nodes|models|peers)"
+COUNT = re.compile(rf"[nN]|(n|num|number)(_of)?_{PEERS}|{PEERS}_count")  # what counts the models is called so
+VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 TIMES = 20  # all cases together may take so many times the limit of one call
 
 
@@ -151,13 +155,15 @@ class Caller:
             if not problems[form] or answer.late:
                 self.narrow = answer.dtype == "float32"
                 return problems[form]
+        other = suggested(self.function, self.kind.arguments)
         shapes = [problem for problem in problems.values() if problem.startswith("returns")]
         if shapes:
-            return f"{shapes[0]}; it has to be {self.kind.call}: see --call for another way to call it"
+            call = other or "see --call for another way to call it"
+            return f"{shapes[0]}; it has to be {self.kind.call}: {call}"
         lines = [f"with {form}: {problem}" for form, problem in problems.items()]
         if len(set(problems.values())) == 1:
             lines = [next(iter(problems.values()))]
-        return "\n".join([f"it cannot be called as {self.kind.call}", *lines])
+        return "\n".join([f"it cannot be called as {self.kind.call}", *lines, *([other] if other else [])])
 
     def ask(self) -> list[tuple[Case, Answer]]:
         """The cases, in an order that may be cut short, with the answers until it hangs or the time is over."""
@@ -208,6 +214,34 @@ def _takes(function: Callable, count: int) -> bool:
     except ValueError:
         pass
     return True
+
+
+def suggested(function: Callable, arguments: tuple[str, ...]) -> str:
+    """A line with a --call that fits the function's own signature; "" if the usual call does, or none is known.
+
+    Parameters of a kind's names get these, counts of models the number of rows, others what is left, in order;
+    "..." is for the user to fill in. A class is made with everything but the models, then called with these.
+    """
+    name, made = getattr(function, "__name__", ""), inspect.isclass(function)
+    if not name.isidentifier() or (not made and _takes(function, len(arguments))):
+        return ""
+    try:
+        parameters = [p for p in inspect.signature(function).parameters.values() if p.kind not in VARIADIC]
+    except ValueError:
+        return ""
+    names = {p.name for p in parameters}
+    left = [a for a in arguments[made:] if a not in names]
+    filled = []
+    for p in parameters:
+        value = p.name if p.name in arguments[made:] else ""
+        if not value and COUNT.fullmatch(p.name):
+            value = f"len({arguments[0]})"
+        elif not value and left:
+            value = left.pop(0)
+        if value or p.default is p.empty:
+            filled.append(f"{p.name}={value or '...'}")
+    call = f"{name}({', '.join(filled)})" + (f"({arguments[0]})" if made else "")
+    return f"perhaps --call 'lambda {', '.join(arguments)}: {call}'"
 
 
 def in_a_line(error: BaseException) -> str:

@@ -1,11 +1,12 @@
 """What a function is judged on: the test vectors of its kind, and drawn inputs, the same every time.
 
 Every generator yields (group, inputs). Groups in APART are counted apart from the ordinary ones: there the
-definition takes a stand that the literature leaves open, or rounding alone can make the difference.
+definition takes a stand that its source leaves open, or rounding alone can make the difference.
 A `Relation` moves inputs in such a way that the answer has to move with them.
 """
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,7 +21,14 @@ WIDE = ((4, 65), (9, 130), (17, 300))  # (models, coordinates)
 LARGE = "many coordinates"
 
 HOSTILE, FAR, PADDING, MAJORITY = "hostile", "far from the origin", "padding", "majority of attackers"
-APART = (HOSTILE, FAR, PADDING, MAJORITY)
+APART = {  # what a definition's source leaves open, or rounding alone decides; and what is asked there
+    HOSTILE: "NaN, infinite or huge inputs, on which the source is silent",
+    FAR: "models near 1e6 that differ by 1e-6, where rounding tells",
+    PADDING: "rows with label -1, a convention",
+    MAJORITY: "half of the workers are attackers or more, on which the source is silent",
+}
+NUDGE = 1e-5  # of the inputs' spread: more than rounding in float32 can do
+HUGE = 1e8  # a number of this size is an attacker's
 
 
 class Case(NamedTuple):
@@ -68,6 +76,18 @@ def tolerances(group: str) -> tuple[float, float]:
 def cast(inputs: Inputs, dtype: type) -> Inputs:
     """Inputs with their arrays of floats in this precision."""
     return tuple(v.astype(dtype) if isinstance(v, np.ndarray) and v.dtype.kind == "f" else v for v in inputs)
+
+
+def nudges(inputs: Inputs, count: int = 30) -> Iterator[Inputs]:
+    """The inputs with every float of their arrays moved a little, in ways of which some break any tie."""
+    rng = np.random.default_rng(0)
+    for _ in range(count):
+        yield tuple(
+            v + NUDGE * np.ptp(v) * rng.uniform(-1, 1, v.shape)
+            if isinstance(v, np.ndarray) and v.dtype.kind == "f"
+            else v
+            for v in inputs
+        )
 
 
 def rng_of(purpose: str) -> np.random.Generator:
@@ -128,7 +148,7 @@ def hostile(rng: np.random.Generator, W: np.ndarray, count: int) -> np.ndarray:
     """Some models replaced by what attackers send to break arithmetic."""
     W = W.copy()
     for i in rng.permutation(len(W))[:count]:
-        bad = rng.choice([np.nan, np.inf, -np.inf, 1e300])
+        bad = rng.choice([np.nan, np.inf, -np.inf, 1e300, 1e9])
         W[i, :: rng.integers(1, 3)] = bad  # all entries, or every other one
     return W
 
@@ -306,8 +326,23 @@ def translated(W: np.ndarray) -> np.ndarray:
     return W + 2.0 ** (np.arange(W.shape[-1]) % 3)
 
 
-def reversed_(array: np.ndarray) -> np.ndarray:
-    return array[::-1]
+def order(seed: int, n: int) -> np.ndarray:
+    """A permutation of n models, without the symmetry of a reversal."""
+    return np.random.default_rng(seed).permutation(n)
+
+
+def shuffled(seed: int, array: np.ndarray) -> np.ndarray:
+    return array[order(seed, len(array))]
+
+
+def both_shuffled(seed: int, a: np.ndarray, b: np.ndarray) -> Inputs:
+    return shuffled(seed, a), shuffled(seed, b)
+
+
+def renumbered(seed: int, A: np.ndarray) -> np.ndarray:
+    """A matrix of workers by workers, with both in another order."""
+    p = order(seed, len(A))
+    return A[p][:, p]
 
 
 def unchanged(answer: np.ndarray) -> np.ndarray:
@@ -318,25 +353,31 @@ ORDER = "independent of the order of the models"
 TRANSLATION = "moves with a translation of the models"
 ROWS = "rows independent of each other"
 
-ORDER_OF_MODELS = Relation(ORDER, lambda W, *rest: (W[::-1], *rest), unchanged)
-OF_MODELS = (ORDER_OF_MODELS, Relation(TRANSLATION, lambda W, *rest: (translated(W), *rest), translated))
+
+def in_orders(name: str, inputs: Callable[..., Inputs], answer: Callable[..., Any]) -> tuple[Relation, ...]:
+    """The relation of this name for three orders; both functions take the seed of an order first."""
+    return tuple(Relation(name, partial(inputs, seed), partial(answer, seed)) for seed in range(3))
+
+
+ORDER_OF_MODELS = in_orders(ORDER, lambda s, W, *rest: (shuffled(s, W), *rest), lambda s, w: w)
+OF_MODELS = (*ORDER_OF_MODELS, Relation(TRANSLATION, lambda W, *rest: (translated(W), *rest), translated))
 OF_WEIGHTED_MODELS = (
-    Relation(ORDER, lambda c, W: (c[::-1], W[::-1]), unchanged),
+    *in_orders(ORDER, both_shuffled, lambda s, w: w),
     Relation(TRANSLATION, lambda c, W: (c, translated(W)), translated),
 )
 OF_RISKS = (
-    Relation(
+    *in_orders(
         "moves with the order of the neighbours",
-        lambda r, *own: (r[::-1], *(len(r) - 1 - k for k in own)),
-        reversed_,
+        lambda s, r, *own: (shuffled(s, r), *(int(np.argsort(order(s, len(r)))[k]) for k in own)),
+        shuffled,
     ),
     Relation("independent of the scale of the risks", lambda r, *own: (4 * r, *own), unchanged),
 )
-OF_ROWS = (Relation(ROWS, lambda W, *rest: (W[::-1], *rest), reversed_),)
-OF_TWO_ROWS = (Relation(ROWS, lambda a, b: (a[::-1], b[::-1]), reversed_),)
+OF_ROWS = in_orders(ROWS, lambda s, W, *rest: (shuffled(s, W), *rest), shuffled)
+OF_TWO_ROWS = in_orders(ROWS, both_shuffled, shuffled)
 OF_LOGITS = (
     Relation("independent of a constant in the logits", lambda z, y: (z + 4, y), unchanged),
     *OF_TWO_ROWS,
 )
 OF_PARAMETERS = (Relation("moves with the parameters", lambda w, *rest: (w + 2, *rest), lambda w: w + 2),)
-OF_WORKERS = (Relation("moves with the workers' numbers", lambda A: (A[::-1, ::-1],), lambda M: M[::-1, ::-1]),)
+OF_WORKERS = in_orders("moves with the workers' numbers", lambda s, A: (renumbered(s, A),), renumbered)

@@ -51,17 +51,18 @@ def relations(called: Caller) -> Iterator[str]:
     if not all(agree(case, a, b) for case, a, b in zip(probes, first, twice, strict=False)):
         yield "gives different answers to the same input"
         return
+    held: dict[str, list[bool]] = {}
     for relation in called.kind.relations:
         moved = _values(called, [relation.inputs(*case.inputs) for case in probes])
-        held = [
+        held.setdefault(relation.name, []).extend(
             agree(case, relation.answer(value), after)
             for case, value, after in zip(probes, first, moved, strict=False)
             if value is not None and after is not None and np.shape(value) == np.shape(case.expected)
-        ]
-        if held:
-            yield f"{relation.name}: " + (
-                "yes" if all(held) else f"no, in {held.count(False)} of {len(held)} cases"
-            )
+        )
+    for name, all_held in held.items():
+        if all_held:
+            no = f"no, in {all_held.count(False)} of {len(all_held)} cases"
+            yield f"{name}: {'yes' if all(all_held) else no}"
 
 
 def _values(called: Caller, many: list) -> list:

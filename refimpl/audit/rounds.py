@@ -105,7 +105,12 @@ def draw() -> Drawn:
 
 def larger() -> Iterator[tuple]:
     """Rounds of more workers, attackers, parameters and rounds before."""
-    known = {"graph": graphs.complete(16), "attackers": [0, 3, 4, 9, 15], "hidden": 12, "latest": 20}
+    known: dict[str, Any] = {
+        "graph": graphs.complete(16),
+        "attackers": [0, 3, 4, 9, 15],
+        "hidden": 12,
+        "latest": 20,
+    }
     for seed, rule in enumerate(("average", "medoid", "median", "trimmed-mean", "krum", "adaptive")):
         attack, adam = LIES[seed % 4], LOCAL_STEPS[-1]
         yield problem(seed, **known, rule=rule, attack=attack, **adam)

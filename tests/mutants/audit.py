@@ -4,13 +4,14 @@ import importlib
 import math
 
 from mutants.common import killer
-from refimpl.audit import caller, counterexample, rounds
-from refimpl.audit.report import RIGHT
+from refimpl import aggregate
+from refimpl.audit import caller, counterexample, hostile, rounds
+from refimpl.audit.report import RIGHT, Count
 
 command = importlib.import_module("refimpl.audit.__main__")
 judge = importlib.import_module("refimpl.audit.judge")  # the package has the function under this name
-asked, commanded, small, judged, of_rounds = map(
-    killer, ("audit_caller", "audit_command", "audit_counterexample", "audit_judge", "audit_rounds")
+asked, commanded, small, met, judged, of_rounds = (
+    killer(f"audit_{part}") for part in ("caller", "command", "counterexample", "hostile", "judge", "rounds")
 )
 
 
@@ -35,6 +36,14 @@ def all_agreed(hung):
     return lambda pairs: hung(pairs[-1:]).replace("0 of 0", f"{len(pairs) - 1} of {len(pairs) - 1}")
 
 
+def groups_that_agree(by_group):
+    return lambda known, apart: by_group(known, {g: Count(c.share < 1, 1) for g, c in apart.items()})
+
+
+def first_full(named):
+    return lambda called, known, judged: named(called, [v for v in known if v.full][:1] or known, judged)
+
+
 MUTANTS = [
     ("a function without sigma is asked with sigma", caller, "by_default", all_cases,
      asked("a_function_without_the_optional_argument_is_asked_by_its_default_alone")),
@@ -50,4 +59,14 @@ MUTANTS = [
      small("a_tie_is_no_example_of_another_choice")),
     ("before a hang all agreed", judge, "hung", all_agreed,
      judged("what_agreed_before_a_hang_is_counted")),
+    ("variants where all agree", judge, "by_group", groups_that_agree,
+     judged("right_is_right_whatever_hostile_inputs_do_and_strict_counts_them")),
+    ("the first variant for the best", judge, "named", first_full,
+     judged("of_variants_alike_the_one_that_is_like_it_under_attack_too")),
+    ("a tie decides the name", judge, "tied", lambda tied: lambda *of: False,
+     judged("a_tie_that_rounding_decides_does_not_decide_the_name")),
+    ("an example without attackers", counterexample, "likeable", lambda likeable: counterexample.possible,
+     small("an_example_has_an_attacker_and_small_whole_numbers", kind="trimmed-mean", name="the mean")),
+    ("a fate with more attackers than can be borne", hostile, "bearable", lambda right: lambda *of: True,
+     met("fates", function=aggregate.coordinate_median, kind="median", fates={"survives"})),
 ]  # fmt: skip
