@@ -55,12 +55,16 @@ def count(inputs: Inputs) -> int:
 
 def plain_case(called: Caller, inputs: Inputs) -> Case:
     """The case of any inputs. Raises ValueError or IndexError if the definition refuses them."""
-    return Case("", "", inputs, called.kind.answer(inputs), *tolerances(""))
+    rtol, atol = tolerances("")
+    return Case("", "", inputs, called.kind.answer(inputs), rtol, max(atol, called.kind.atol))
 
 
-def leaves(called: Caller, inputs: Inputs, clearly: bool) -> bool:
-    """Whether the function leaves the definition there; `clearly`: and no tie decides which model is chosen."""
-    if not possible(called.arguments, inputs):
+def leaves(called: Caller, inputs: Inputs, clearly: bool, liked: bool) -> bool:
+    """Whether the function leaves the definition there.
+
+    `clearly`: and no tie decides which model is chosen. `liked`: and the inputs are likeable, the answer finite.
+    """
+    if not possible(called.arguments, inputs) or (liked and not likeable(called.arguments, inputs)):
         return False
     try:
         case = plain_case(called, inputs)
@@ -70,7 +74,9 @@ def leaves(called: Caller, inputs: Inputs, clearly: bool) -> bool:
     if not np.array_equal(case.expected, turned.expected, equal_nan=True):
         return False
     answer = called(cast(inputs, np.float32) if called.narrow else inputs)
-    return not answer.late and not agree(case, case.expected, answer.value)
+    if answer.late or (liked and (answer.value is None or not np.isfinite(answer.value).all())):
+        return False
+    return not agree(case, case.expected, answer.value)
 
 
 def explained(called: Caller, case: Case, value: Any) -> str:
@@ -93,17 +99,15 @@ def smallest(called: Caller, starts: list[Inputs], clearly: bool) -> Inputs | No
 
     Those that a reader likes are looked for first.
     """
-    end, found = time.monotonic() + SECONDS, None
-    for wanted in (likeable, possible):
-        candidates = iter(starts)
-        differs = lambda inputs, wanted=wanted: (
-            time.monotonic() < end and wanted(called.arguments, inputs) and leaves(called, inputs, clearly)
-        )
+    end = time.monotonic() + SECONDS
+    for liked in (True, False):
+        found, candidates = None, iter(starts)
+        differs = lambda inputs, liked=liked: time.monotonic() < end and leaves(called, inputs, clearly, liked)
         while (smaller := next(filter(differs, candidates), None)) is not None:
             found, candidates = smaller, simpler(called.arguments, smaller)
         if found is not None:
-            break
-    return found
+            return found
+    return None
 
 
 def simpler(names: tuple[str, ...], inputs: Inputs) -> Iterator[Inputs]:

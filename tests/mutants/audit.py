@@ -29,7 +29,7 @@ def last_step(leaves_at):
 
 
 def ties_too(leaves):
-    return lambda called, inputs, clearly: leaves(called, inputs, False)
+    return lambda called, inputs, clearly, liked: leaves(called, inputs, False, liked)
 
 
 def all_agreed(hung):
@@ -66,7 +66,7 @@ MUTANTS = [
     ("a tie decides the name", judge, "tied", lambda tied: lambda *of: False,
      judged("a_tie_that_rounding_decides_does_not_decide_the_name")),
     ("an example without attackers", counterexample, "likeable", lambda likeable: counterexample.possible,
-     small("an_example_has_an_attacker_and_small_whole_numbers", kind="trimmed-mean", name="the mean")),
+     small("an_example_has_an_attacker_and_small_whole_numbers", kind="krum", name="Krum over all others")),
     ("a fate with more attackers than can be borne", hostile, "bearable", lambda right: lambda *of: True,
      met("fates", function=aggregate.coordinate_median, kind="median", fates={"survives"})),
 ]  # fmt: skip
