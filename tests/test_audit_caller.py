@@ -64,6 +64,11 @@ def by_keyword(W, *, f=1):
     """f is never positional."""
 
 
+def with_one_between(vectors, samples, f=2):
+    """(W, f) fits, but not what is meant by it."""
+    return vectors[0] * samples[0]
+
+
 class Krum:
     def __init__(self, f, power):
         """The second is nobody's."""
@@ -74,6 +79,7 @@ class Krum:
     [
         (by_other_names, "by_other_names(users_grads=W, users_count=len(W), corrupted_count=f)"),
         (by_keyword, "by_keyword(W=W, f=f)"),
+        (with_one_between, "with_one_between(vectors=W, samples=..., f=f)"),
         (Krum, "Krum(f=f, power=...)(W)"),
     ],
 )
@@ -83,8 +89,11 @@ def test_another_signature_is_filled_in(function, call):
     assert f"perhaps --call 'lambda W, f: {call}'" in said.problem
 
 
-def test_a_type_error_of_its_own_suggests_no_other_call():
-    assert "--call" not in judge(lambda W, f: W + None, "krum").problem
+def test_the_usual_call_is_not_suggested():
+    def krum(W, f):
+        return W + None
+
+    assert "--call" not in judge(krum, "krum").problem
 
 
 def in_a_hurry(function):

@@ -155,7 +155,9 @@ class Caller:
             if not problems[form] or answer.late:
                 self.narrow = answer.dtype == "float32"
                 return problems[form]
-        other = suggested(self.function, self.kind.arguments)
+        mistyped = any(problem.startswith("TypeError") for problem in problems.values())
+        made = inspect.isclass(self.function)
+        other = suggested(self.function, self.kind.arguments) if mistyped or made else ""
         shapes = [problem for problem in problems.values() if problem.startswith("returns")]
         if shapes:
             call = other or "see --call for another way to call it"
@@ -217,20 +219,20 @@ def _takes(function: Callable, count: int) -> bool:
 
 
 def suggested(function: Callable, arguments: tuple[str, ...]) -> str:
-    """A line with a --call that fits the function's own signature; "" if the usual call does, or none is known.
+    """A line with a --call that fits the function's own signature; "" if that is the usual one, or not known.
 
     Parameters of a kind's names get these, counts of models the number of rows, others what is left, in order;
     "..." is for the user to fill in. A class is made with everything but the models, then called with these.
     """
     name, made = getattr(function, "__name__", ""), inspect.isclass(function)
-    if not name.isidentifier() or (not made and _takes(function, len(arguments))):
-        return ""
     try:
         parameters = [p for p in inspect.signature(function).parameters.values() if p.kind not in VARIADIC]
     except ValueError:
         return ""
-    names = {p.name for p in parameters}
-    left = [a for a in arguments[made:] if a not in names]
+    names = [p.name for p in parameters if p.kind != inspect.Parameter.KEYWORD_ONLY]
+    if not name.isidentifier() or (not made and tuple(names) == arguments):
+        return ""
+    left = [a for a in arguments[made:] if a not in {p.name for p in parameters}]
     filled = []
     for p in parameters:
         value = p.name if p.name in arguments[made:] else ""

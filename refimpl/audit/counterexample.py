@@ -62,7 +62,7 @@ def plain_case(called: Caller, inputs: Inputs) -> Case:
 def leaves(called: Caller, inputs: Inputs, clearly: bool, liked: bool) -> bool:
     """Whether the function leaves the definition there.
 
-    `clearly`: and no tie decides which model is chosen. `liked`: and the inputs are likeable, the answer finite.
+    `clearly`: and no tie decides which model is chosen. `liked`: and inputs are likeable, the answer finite.
     """
     if not possible(called.arguments, inputs) or (liked and not likeable(called.arguments, inputs)):
         return False
