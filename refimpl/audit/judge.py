@@ -137,7 +137,8 @@ def likeness(called: Caller, variant: Variant, judged: Judged, right: list[bool]
     """
     same = [alike(variant, case, value) for case, value in judged]
     counted = [True] * len(same)
-    if TIES <= agreement("", judged, same).ordinary.share < 1:
+    unlike = any(not agreed and not case.apart for (case, _), agreed in zip(judged, right, strict=True))
+    if unlike and TIES <= agreement("", judged, same).ordinary.share < 1:
         counted = [
             equal or case.apart or not tied(called, variant, case, value)
             for (case, value), equal in zip(judged, same, strict=True)
