@@ -176,7 +176,7 @@ def test_assert_right_is_silent_about_what_is_right_or_known():
         (
             lower_median,
             {},
-            "^lower_median is not median as in BRIDGE-M, Fang et al. 2022; it is a known variant",
+            "^lower_median is not median as in BRIDGE-M, Fang et al. 2022; it is a known",
         ),
         (median, {"strict": True}, "^median is right on ordinary inputs, but not on others: hostile"),
         (median, {"known": "lower median"}, "^known as: lower median\nmedian is right"),
