@@ -106,8 +106,16 @@ def test_a_judgement_that_was_cut_short_is_none():
     """Whatever it was asked until then it answered well."""
     said = in_a_hurry(aggregate.average)
     assert (said.status, said.verdict) == (report.NOT_JUDGED, "could not be judged")
-    assert re.match(r"it is slow: only \d+ of 322 cases were asked in 0.3 s, all of which agree", said.problem)
+    assert re.match(r"it is slow: only \d+ of 322 cases were asked in 0.3 s, and it is right as ", said.problem)
     assert said.agreement.full
+
+
+def test_a_single_case_that_was_not_asked_is_enough():
+    """Even if hostile inputs, which come late, have shown what nobody counts."""
+    all_but_one = lambda self, ask=caller.Caller.ask: ask(self)[:-1]
+    with mock.patch.object(caller.Caller, "ask", all_but_one):
+        assert judge(lambda W: np.median(W, axis=0), "median").status == report.NOT_JUDGED
+        assert judge(aggregate.coordinate_median, "median").status == report.NOT_JUDGED
 
 
 def test_a_difference_that_a_slow_function_showed_is_one():

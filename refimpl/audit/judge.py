@@ -79,9 +79,11 @@ def hung(pairs: list[tuple[Case, Answer]]) -> str:
 
 
 def cut_short(called: Caller, pairs: list[tuple[Case, Answer]]) -> str:
-    """A line on a function that agrees but is too slow to be asked every case."""
+    """A line on a function that agrees on ordinary inputs but is too slow to be asked every case, else ""."""
+    if len(pairs) == len(called.cases):
+        return ""
     asked = f"only {len(pairs)} of {len(called.cases)} cases were asked in {called.seconds:g} s"
-    return f"it is slow: {asked}, all of which agree; a larger limit gives it more time"
+    return f"it is slow: {asked}, and it is right as far as that goes; a larger limit gives it more time"
 
 
 def compared(called: Caller, pairs: list[tuple[Case, Answer]], shrinks: bool, strict: bool) -> dict[str, Any]:
@@ -100,9 +102,9 @@ def compared(called: Caller, pairs: list[tuple[Case, Answer]], shrinks: bool, st
         "by_group": by_group(known, base.apart) if base.full else {},
         "notes": tuple(notes(called, pairs)),
     }
-    if not different and len(pairs) < len(called.cases):
-        return {"status": NOT_JUDGED, "verdict": Verdict.UNJUDGED, "problem": cut_short(called, pairs), **facts}
     if base.full and not (strict and different):
+        if problem := cut_short(called, pairs):
+            return {"status": NOT_JUDGED, "verdict": Verdict.UNJUDGED, "problem": problem, **facts}
         return {"status": RIGHT, "verdict": Verdict.RIGHT, **facts}
     facts["difference"] = counterexample(called, different, shrinks)
     if called.kind.steps:
