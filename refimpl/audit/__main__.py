@@ -39,7 +39,8 @@ def main(arguments: list[str] | None = None) -> int:
             raise InputError("needs MODULE:FUNCTION and --as KIND, or --list")
         if not options.limit > 0:
             raise InputError(f"--limit needs a positive number of seconds, got {options.limit:g}")
-        report = in_a_child(judged, options)
+        here = importlib.import_module("refimpl.audit.__main__")  # a new process knows it by this name only
+        report = in_a_child(here.judged, options)
     except InputError as error:
         print(f"refimpl.audit: {error}", file=sys.stderr)
         return NOT_JUDGED
