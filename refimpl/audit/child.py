@@ -23,11 +23,12 @@ def in_a_child(compute: Callable[..., Any], *arguments: Any) -> Any:
     sends.close()
     try:
         answer = receives.recv()
+        child.join(1)  # a thread of the function's may never end
     except EOFError:
         child.join()
         raise InputError(f"could not be judged: its process {_end(child.exitcode)} without a report") from None
-    child.join(1)  # a thread of the function's may never end
-    child.kill()
+    finally:
+        child.kill()
     if isinstance(answer, InputError):
         raise answer
     return answer
