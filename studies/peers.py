@@ -31,8 +31,9 @@ What `python -m refimpl.audit` says about ByzFL {byzfl} and Flower {flwr}, from 
 
 Most differences are choices of definition, not mistakes: the literature leaves them open, and each library is
 consistent with itself. Anyone who compares the numbers of two papers must know which choice was made; that is
-all that this page is for. Hostile inputs (NaN, infinities, 1e300) and those far from the origin (models near
-1e6 that differ by 1e-6) are counted apart from the ordinary ones: not every library is made for them.
+all that this page is for. "Right" is a rule that agrees with its source on all ordinary inputs. Hostile inputs
+(NaN, infinities, huge numbers) and those far from the origin (models near 1e6 that differ by 1e-6) are counted
+apart: sources are silent on them, and not every library is made for them.
 """
 
 
@@ -66,7 +67,7 @@ def byzfl_peers() -> list[Peer]:
         Peer("MultiKrum", "krum", "MultiKrum(f)(W)", lambda W, f: a.MultiKrum(f)(W),
              "Another rule, and meant to be: the mean of the n - f best."),
         Peer("Meamed", "trimmed-mean", "Meamed(f)(W)", lambda W, f: a.Meamed(f)(W),
-             "Another rule, and meant to be: the mean around the median. The one case is a tie."),
+             "Another rule, and meant to be: the mean around the median."),
         Peer("SignFlipping", "sign-flip", "tile(SignFlipping()(W), (len(W), 1))",
              lambda W: np.tile(k.SignFlipping()(W), (len(W), 1)),
              "A choice: it negates the mean of the honest vectors, the paper an attacker's own model."),
@@ -106,9 +107,10 @@ def row(peer: Peer, report: Report) -> str:
     """A row of the page: what a call is judged as, the verdict, and a remark."""
     assert report.agreement, f"{peer.name}: {report.problem}"
     verdict = report.verdict
+    for group, like in (report.by_group or {}).items():
+        verdict += f"; {group}: {like.name}"
     if report.variant:
-        verdict += f": {report.variant.name}"
-        verdict += "" if report.agreement.full else f" ({report.variant.ordinary})"
+        verdict += f": {report.variant.name} ({report.variant.ordinary})"
     if report.closest:
         verdict += f"; closest: {report.closest.name} ({report.closest.ordinary})"
     return f"| {' | '.join([f'`{peer.call}`', peer.kind, verdict, str(report.agreement), peer.remark])} |"

@@ -1,9 +1,11 @@
 """The command: python -m refimpl.audit."""
 
+import io
 import json
 import subprocess
 import sys
 import textwrap
+from contextlib import redirect_stderr, redirect_stdout
 
 import pytest
 
@@ -45,14 +47,24 @@ def rules(tmp_path, monkeypatch):
 def test_command(rules, capsys, target):
     assert main([target.format(rules), "--as", "average"]) == 1
     out = capsys.readouterr().out
-    assert "judged as average: a known variant" in " ".join(out.split())
+    head = "total is not average as in the paper's Sec. 5; it is a known variant: the sum. definition"
+    assert head in " ".join(out.split())
     assert "the sum: not divided by n" in out
     assert max(map(len, out.splitlines()[1:])) <= 80
 
 
 def test_command_with_another_call(rules, capsys):
     assert main(["my_rules:Mean", "--as", "average", "--call", "lambda W: Mean(2)(W)"]) == 0
-    assert capsys.readouterr().out.startswith("lambda W: Mean(2)(W), judged as average: right\n")
+    assert capsys.readouterr().out.startswith("lambda W: Mean(2)(W) is right: it is average as in ")
+
+
+def test_strict_counts_what_the_source_leaves_open(rules, capsys):
+    arguments = ["numpy:median", "--as", "median", "--call", "lambda W: median(W, axis=0)"]
+    said = lambda: " ".join(capsys.readouterr().out.split())
+    assert main(arguments) == 0
+    assert " hostile NaN, infinite or huge inputs, on which the source is silent: survives in " in said()
+    assert main([*arguments, "--strict"]) == 1
+    assert "is right on ordinary inputs, but not on others: hostile " in said()
 
 
 def test_command_as_json(rules, capsys):
@@ -60,7 +72,7 @@ def test_command_as_json(rules, capsys):
     said = json.loads(capsys.readouterr().out)
     assert said["variant"]["ordinary"]["agreed"] == said["variant"]["ordinary"]["of"]
     assert said["difference"]["why"].startswith("coordinate 0: (0 + 1) / 2 = 0.5")
-    assert list(said) == list(report.Report._fields)
+    assert list(said) == ["headline", *report.Report._fields]
 
 
 @pytest.mark.parametrize(
@@ -73,6 +85,7 @@ def test_command_as_json(rules, capsys):
         (["no_such_module:krum", "--as", "krum"], "cannot import no_such_module: ModuleNotFoundError: "),
         (["no_such_file.py:krum", "--as", "krum"], "cannot import no_such_file.py: FileNotFoundError: "),
         (["my_rules:total", "--as", "krum", "--call", "lambda W:"], "--call 'lambda W:': SyntaxError: "),
+        (["my_rules:total", "--as", "krum", "--call", "exit()"], "--call 'exit()': SystemExit: None"),
         (["my_rules:total", "--as", "krum", "--form", "torch"], "--form torch needs torch"),
         (["my_rules:total", "--as", "krum", "--limit", "0"], "--limit needs a positive number of seconds"),
     ],
@@ -83,6 +96,17 @@ def test_a_bad_command_line_is_one_line(rules, capsys, monkeypatch, arguments, m
     err = capsys.readouterr().err.removeprefix("imported\n")  # what the module prints
     assert err.startswith(f"refimpl.audit: {message}")
     assert err.count("\n") == 1
+
+
+ENDS = {"_exit(0)": "ended with status 0", "kill(getpid(), 9)": "was killed by SIGKILL"}
+
+
+@pytest.mark.parametrize("end", ENDS)
+def test_a_process_that_ends_without_a_report_is_not_right(end):
+    with redirect_stderr(io.StringIO()) as said, redirect_stdout(io.StringIO()) as report:
+        assert main(["os:kill", "--as", "average", "--call", f"lambda W: {end}"]) == 2
+    silence = f"could not be judged: its process {ENDS[end]} without a report"
+    assert (said.getvalue(), report.getvalue()) == (f"refimpl.audit: {silence}\n", "")
 
 
 def test_a_reader_may_close_the_pipe():

@@ -37,7 +37,7 @@ def read(text):
 
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "round"])
 def test_inputs_are_made_small_and_stay_possible(kind):
-    said = judge(VARIANTS[kind][0].compute, kind)
+    said = judge(VARIANTS[kind][0].compute, kind, strict=True)
     assert said.difference.case == "the smallest input found"
     inputs = {name: read(value) for name, value in said.difference.inputs.items()}
     assert sum(np.size(value) for value in inputs.values()) <= 8
@@ -48,6 +48,19 @@ def test_inputs_are_made_small_and_stay_possible(kind):
         assert sum(inputs["weights"]) == pytest.approx(1)
     if "risks" in inputs:
         assert min(inputs["risks"]) >= 0
+
+
+@pytest.mark.parametrize(
+    ("kind", "name"), [("trimmed-mean", "trims one more above"), ("krum", "Krum over all others")]
+)
+def test_an_example_has_an_attacker_and_small_whole_numbers(kind, name):
+    (compute,) = (variant.compute for variant in VARIANTS[kind] if variant.name == name)
+    small = judge(compute, kind).difference
+    W = np.array(json.loads(small.inputs["W"]))
+    assert int(small.inputs["f"]) >= 1
+    assert (W.round() == W).all()
+    assert abs(W).max() <= 5
+    assert np.isfinite(json.loads(small.answer)).all()
 
 
 def test_every_line_of_arithmetic_belongs_to_a_definition():

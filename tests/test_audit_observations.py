@@ -37,6 +37,7 @@ def forgetful(W):
         (sorts_in_place, "trimmed-mean", "writes to its inputs: W"),
         (lambda W: W.mean(axis=0).astype(np.float32), "average", "changes dtype: float64 in, float32 out"),
         (lambda W: W.mean(axis=0), "average", "keeps the dtype"),
+        (lambda W, f: W[f : len(W) - f].mean(axis=0), "trimmed-mean", "the order of the models: no, in "),
         (first_model_twice, "average", "independent of the order of the models: no, in "),
         (shrunk, "average", "moves with a translation of the models: no, in 8 of 8 cases"),
         (shrunk, "average", "independent of the order of the models: yes"),

@@ -1,9 +1,11 @@
 """Whole rounds: right engines, and the step at which another one leaves the path."""
 
+import numpy as np
 import pytest
 
 from refimpl import algorithm
-from refimpl.audit import judge, report
+from refimpl.audit import judge, report, rounds
+from refimpl.audit.cases import Case
 from refimpl.fast import engine as fast
 
 pytestmark = pytest.mark.usefixtures("patient")
@@ -30,6 +32,16 @@ def test_the_fast_engine_is_right():
 def test_the_first_step_that_leaves_the_path(mutate, step):
     said = judge(lambda *inputs: mutate(algorithm.round_(*inputs)), "round")
     assert (said.status, said.step) == (report.DIFFERENT, step)
+
+
+def test_the_first_step_of_several_cases():
+    """Of each case the first step that differs, and of all of these the first; W alone tells by its group."""
+    right = {"sent": np.zeros(1), "risks": np.zeros(1), "W": np.zeros(1)}
+    case = lambda group: Case("", group, (), right, 0, 0)
+    late, early = right | {"risks": np.ones(1)}, right | {"sent": np.ones(1)}
+    assert rounds.leaves_at([(case(rounds.RISK), late), (case(rounds.RISK), early)]) == "sent"
+    alone = {"W": np.ones(1)}
+    assert rounds.leaves_at([(case(rounds.RISK), alone), (case(rounds.ATTACK), alone)]) == rounds.ATTACK
 
 
 @pytest.mark.slow

@@ -1,7 +1,7 @@
 """python -m refimpl.audit MODULE:FUNCTION --as KIND: which definition does somebody's function compute?
 
-MODULE is a module that can be imported, or a file that ends in .py. Nothing else is run. Exit status: 0 right,
-1 a known variant or different, 2 could not be judged.
+MODULE is a module that can be imported, or a file that ends in .py. Nothing else is run, and that in a
+process of its own. Exit status: 0 right, 1 a known variant or different, 2 could not be judged.
 """
 
 import argparse
@@ -19,10 +19,11 @@ from typing import Any
 
 import numpy as np
 
-from refimpl.audit.caller import FORMS, available, in_a_line
+from refimpl.audit.caller import FORMS, TIMES, available, in_a_line
+from refimpl.audit.child import in_a_child
 from refimpl.audit.judge import judge
 from refimpl.audit.kinds import KINDS
-from refimpl.audit.report import NOT_JUDGED, WIDTH
+from refimpl.audit.report import NOT_JUDGED, WIDTH, Report
 from refimpl.audit.variants import VARIANTS
 from refimpl.vectors import InputError
 
@@ -38,17 +39,30 @@ def main(arguments: list[str] | None = None) -> int:
             raise InputError("needs MODULE:FUNCTION and --as KIND, or --list")
         if not options.limit > 0:
             raise InputError(f"--limit needs a positive number of seconds, got {options.limit:g}")
-        with redirect_stdout(sys.stderr):  # a module may print; the report is on stdout alone
-            function = load(options.target, options.call)
-        if options.form and options.form not in available():
-            raise InputError(f"--form {options.form} needs torch, which {options.target} does not import")
-        name = options.call or options.target
-        report = judge(function, options.kind, form=options.form, limit=options.limit, name=name)
+        here = importlib.import_module("refimpl.audit.__main__")  # a new process knows it by this name only
+        report = in_a_child(here.judged, options)
     except InputError as error:
         print(f"refimpl.audit: {error}", file=sys.stderr)
         return NOT_JUDGED
     show(json.dumps(report.as_dict(), indent=1) if options.json else str(report))
     return report.status
+
+
+def judged(options: argparse.Namespace) -> Report:
+    """The report that the options ask for. Raises InputError."""
+    with redirect_stdout(sys.stderr):  # a module may print; the report is on stdout alone
+        function = load(options.target, options.call)
+    if options.form and options.form not in available():
+        raise InputError(f"--form {options.form} needs torch, which {options.target} does not import")
+    name = options.call or options.target
+    return judge(
+        function,
+        options.kind,
+        form=options.form,
+        limit=options.limit,
+        strict=options.strict,
+        name=name,
+    )
 
 
 def show(text: str) -> None:
@@ -71,7 +85,16 @@ def parser() -> argparse.ArgumentParser:
         "--call", metavar="LAMBDA", help="how to call it, in terms of its name: 'lambda W, f: Krum(f)(W)'"
     )
     made.add_argument("--form", choices=FORMS, default="", help="how it takes arrays; found out if not given")
-    made.add_argument("--limit", type=float, default=3.0, metavar="S", help="seconds for one call (default 3)")
+    made.add_argument(
+        "--limit",
+        type=float,
+        default=3.0,
+        metavar="S",
+        help=f"seconds for one call (default 3); all calls together get {TIMES} times as much",
+    )
+    made.add_argument(
+        "--strict", action="store_true", help="count hostile inputs too, and what else a source leaves open"
+    )
     made.add_argument("--json", action="store_true", help="print the report as JSON")
     made.add_argument(
         "--list", action="store_true", help="show the kinds, how they are called, and the variants"
@@ -107,7 +130,7 @@ def load(target: str, call: str | None) -> Callable:
     if call:
         try:
             found = eval(call, {"np": np, **vars(module)})
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             raise InputError(f"--call {call!r}: {in_a_line(error)}") from None
     if not callable(found):
         raise InputError(f"{call or target} cannot be called")

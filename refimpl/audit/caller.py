@@ -3,6 +3,7 @@
 import inspect
 import math
 import queue
+import re
 import sys
 import threading
 import time
@@ -15,7 +16,10 @@ import numpy as np
 from refimpl.audit.cases import FAR, Case, Inputs, cast
 from refimpl.audit.kinds import KINDS, Kind, cases_of
 
-SECONDS = 4.0  # for all cases together
+PEERS = "(clients|workers|users|nodes|models|peers)"
+COUNT = re.compile(rf"[nN]|(n|num|number)(_of)?_{PEERS}|{PEERS}_count")  # what counts the models is called so
+VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+TIMES = 20  # all cases together may take so many times the limit of one call
 
 
 class Answer(NamedTuple):
@@ -88,11 +92,16 @@ class Caller:
     def __init__(self, function: Callable, kind: str, form: str = "", limit: float = 3.0) -> None:
         self.function, self.name, self.kind, self.form, self.limit = function, kind, KINDS[kind], form, limit
         self.cases = list(cases_of(kind))
-        if self.kind.optional and not _takes(function, len(self.kind.arguments)):  # only the default is asked
-            self.cases = [case._replace(inputs=case.inputs[:-1]) for case in self.cases if case.inputs[-1] == 1]
+        if self.kind.optional and not _takes(function, len(self.kind.arguments)):
+            self.cases = by_default(self.cases)
         self.arguments = self.kind.arguments[: len(self.cases[0].inputs)]
         self.indices = False  # does it return the number of the chosen model?
         self.narrow = False  # does it answer float64 in float32?
+
+    @property
+    def seconds(self) -> float:
+        """How long all cases together may take."""
+        return TIMES * self.limit
 
     def __call__(self, inputs: Inputs) -> Answer:
         """The function's answer to one set of inputs."""
@@ -146,19 +155,23 @@ class Caller:
             if not problems[form] or answer.late:
                 self.narrow = answer.dtype == "float32"
                 return problems[form]
+        mistyped = any(problem.startswith("TypeError") for problem in problems.values())
+        made = inspect.isclass(self.function)
+        other = suggested(self.function, self.kind.arguments) if mistyped or made else ""
         shapes = [problem for problem in problems.values() if problem.startswith("returns")]
         if shapes:
-            return f"{shapes[0]}; it has to be {self.kind.call}: see --call for another way to call it"
+            call = other or "see --call for another way to call it"
+            return f"{shapes[0]}; it has to be {self.kind.call}: {call}"
         lines = [f"with {form}: {problem}" for form, problem in problems.items()]
         if len(set(problems.values())) == 1:
             lines = [next(iter(problems.values()))]
-        return "\n".join([f"it cannot be called as {self.kind.call}", *lines])
+        return "\n".join([f"it cannot be called as {self.kind.call}", *lines, *([other] if other else [])])
 
     def ask(self) -> list[tuple[Case, Answer]]:
         """The cases, in an order that may be cut short, with the answers until it hangs or the time is over."""
         if self.narrow:  # then it is asked in single precision, and not about finer differences
             self.cases = [narrowed(self.kind, case) for case in self.cases if case.group != FAR]
-        answers = self.answers([case.inputs for case in self.cases], SECONDS)
+        answers = self.answers([case.inputs for case in self.cases], self.seconds)
         return list(zip(self.cases, answers, strict=False))
 
     def read(self, returned: Any, inputs: Inputs) -> Any:
@@ -172,6 +185,11 @@ class Caller:
         if not 0 <= i < len(inputs[0]):
             raise ValueError(f"returns the number {i} of {len(inputs[0])} models")
         return inputs[0][i]
+
+
+def by_default(cases: list[Case]) -> list[Case]:
+    """The cases in which the last argument has its default, without it."""
+    return [case._replace(inputs=case.inputs[:-1]) for case in cases if case.inputs[-1] == 1]
 
 
 def narrowed(kind: Kind, case: Case) -> Case:
@@ -198,6 +216,34 @@ def _takes(function: Callable, count: int) -> bool:
     except ValueError:
         pass
     return True
+
+
+def suggested(function: Callable, arguments: tuple[str, ...]) -> str:
+    """A line with a --call that fits the function's own signature; "" if that is the usual one, or not known.
+
+    Parameters of a kind's names get these, counts of models the number of rows, others what is left, in order;
+    "..." is for the user to fill in. A class is made with everything but the models, then called with these.
+    """
+    name, made = getattr(function, "__name__", ""), inspect.isclass(function)
+    try:
+        parameters = [p for p in inspect.signature(function).parameters.values() if p.kind not in VARIADIC]
+    except ValueError:
+        return ""
+    names = [p.name for p in parameters if p.kind != inspect.Parameter.KEYWORD_ONLY]
+    if not name.isidentifier() or (not made and tuple(names) == arguments):
+        return ""
+    left = [a for a in arguments[made:] if a not in {p.name for p in parameters}]
+    filled = []
+    for p in parameters:
+        value = p.name if p.name in arguments[made:] else ""
+        if not value and COUNT.fullmatch(p.name):
+            value = f"len({arguments[0]})"
+        elif not value and left:
+            value = left.pop(0)
+        if value or p.default is p.empty:
+            filled.append(f"{p.name}={value or '...'}")
+    call = f"{name}({', '.join(filled)})" + (f"({arguments[0]})" if made else "")
+    return f"perhaps --call 'lambda {', '.join(arguments)}: {call}'"
 
 
 def in_a_line(error: BaseException) -> str:

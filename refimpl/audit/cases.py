@@ -1,11 +1,12 @@
 """What a function is judged on: the test vectors of its kind, and drawn inputs, the same every time.
 
 Every generator yields (group, inputs). Groups in APART are counted apart from the ordinary ones: there the
-definition takes a stand that the literature leaves open, or rounding alone can make the difference.
+definition takes a stand that its source leaves open, or rounding alone can make the difference.
 A `Relation` moves inputs in such a way that the answer has to move with them.
 """
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,8 +16,19 @@ from refimpl import graphs, vectors
 Inputs = tuple[Any, ...]
 Drawn = Iterator[tuple[str, Inputs]]
 
+MANY = (11, 12, 16, 23, 31)  # more models than a mistake with a small table or a fixed size can bear
+WIDE = ((4, 65), (9, 130), (17, 300))  # (models, coordinates)
+LARGE = "many coordinates"
+
 HOSTILE, FAR, PADDING, MAJORITY = "hostile", "far from the origin", "padding", "majority of attackers"
-APART = (HOSTILE, FAR, PADDING, MAJORITY)
+APART = {  # what a definition's source leaves open, or rounding alone decides; and what is asked there
+    HOSTILE: "NaN, infinite or huge inputs, on which the source is silent",
+    FAR: "models near 1e6 that differ by 1e-6, where rounding tells",
+    PADDING: "rows with label -1, a convention",
+    MAJORITY: "half of the workers are attackers or more, on which the source is silent",
+}
+NUDGE = 1e-5  # of the inputs' spread: more than rounding in float32 can do
+HUGE = 1e8  # a number of this size is an attacker's
 
 
 class Case(NamedTuple):
@@ -66,6 +78,18 @@ def cast(inputs: Inputs, dtype: type) -> Inputs:
     return tuple(v.astype(dtype) if isinstance(v, np.ndarray) and v.dtype.kind == "f" else v for v in inputs)
 
 
+def nudges(inputs: Inputs, count: int = 30) -> Iterator[Inputs]:
+    """The inputs with every float of their arrays moved a little, in ways of which some break any tie."""
+    rng = np.random.default_rng(0)
+    for _ in range(count):
+        yield tuple(
+            v + NUDGE * np.ptp(v) * rng.uniform(-1, 1, v.shape)
+            if isinstance(v, np.ndarray) and v.dtype.kind == "f"
+            else v
+            for v in inputs
+        )
+
+
 def rng_of(purpose: str) -> np.random.Generator:
     return np.random.default_rng(list(purpose.encode()))
 
@@ -102,24 +126,29 @@ def neighbourhoods(least: Callable[[int], int]) -> Drawn:
     """(W, f) with n >= least(f), of which f may be hostile."""
     rng = rng_of("neighbourhoods")
     sizes = [(least(f) + extra, f) for f in range(4) for extra in range(4)]
-    for n, f in [*sizes, *sizes, (12, 0), (25, 0), (30, 13), (49, 1), (47, 3)]:
+    larger = [(least(f) + f % 3, f) for f in (4, 5, 6, 8, 10)]
+    for n, f in [*sizes, *sizes, *larger, (12, 0), (25, 0), (30, 13), (49, 1), (47, 3), (31, 5)]:
         for group, W in of_size(rng, n, f, 2, f):
             yield group, (W, f)
+    for n, d in WIDE:
+        yield from ((LARGE, (spread(rng, n, d), f)) for f in range(n // 5 + 1))
 
 
 def models(lost: Callable[[int], int], grid: int = 2) -> Drawn:
-    """(W,) with 1 to 10 models, of which lost(n) may be hostile."""
+    """(W,) with 1 to 31 models, of which lost(n) may be hostile."""
     rng = rng_of("models")
-    for n in [*range(1, 11)] * 3:
+    for n in [*[*range(1, 11)] * 3, *MANY]:
         for group, W in of_size(rng, n, -1, grid, lost(n)):
             yield group, (W,)
+    for n, d in (*WIDE, (64, 3), (101, 2)):
+        yield LARGE, (spread(rng, n, d),)
 
 
 def hostile(rng: np.random.Generator, W: np.ndarray, count: int) -> np.ndarray:
     """Some models replaced by what attackers send to break arithmetic."""
     W = W.copy()
     for i in rng.permutation(len(W))[:count]:
-        bad = rng.choice([np.nan, np.inf, -np.inf, 1e300])
+        bad = rng.choice([np.nan, np.inf, -np.inf, 1e300, 1e9])
         W[i, :: rng.integers(1, 3)] = bad  # all entries, or every other one
     return W
 
@@ -127,13 +156,15 @@ def hostile(rng: np.random.Generator, W: np.ndarray, count: int) -> np.ndarray:
 def honest(factors: tuple[float, ...]) -> Drawn:
     """(honest models, a factor)."""
     rng = rng_of("honest")
-    for h in [*range(1, 9), 17] * 3:
+    for h in [*[*range(1, 9), 17] * 3, *MANY]:
         factor, d = float(rng.choice(factors)), int(rng.integers(2, 6))
         yield "one model" if h == 1 else "spread", (spread(rng, h, d), factor)
         yield "one coordinate", (spread(rng, h, 1), factor)
         yield "duplicates", (spread(rng, h, d)[rng.integers(0, h, h)], factor)
         yield "float32", (spread(rng, h, d).astype(np.float32), factor)
         yield FAR, (1e6 + rng.integers(-99, 100, (h, d)) / 1e6, factor)
+    for h, d in WIDE:
+        yield LARGE, (spread(rng, h, d), float(rng.choice(factors)))
 
 
 def signalled() -> Drawn:
@@ -150,7 +181,7 @@ def signalled() -> Drawn:
 def risks() -> Drawn:
     """(risks, own)."""
     rng = rng_of("risks")
-    for n in [*range(1, 11)] * 3:
+    for n in [*[*range(1, 11)] * 3, *MANY, 64]:
         own, r = int(rng.integers(n)), rng.uniform(0.01, 3, n).round(3)
         yield "spread", (r, own)
         yield "ties", (rng.choice([0.5, 1.0, 2.0], n), own)
@@ -166,10 +197,11 @@ def risks() -> Drawn:
 def weighted() -> Drawn:
     """(weights, W)."""
     rng = rng_of("weighted")
-    for n in [*range(1, 9)] * 3:
+    usual = [(n, int(rng.integers(1, 6))) for n in [*[*range(1, 9)] * 3, *MANY]]
+    for n, d in (*usual, *WIDE):
         c = rng.integers(0, 4, n) + np.eye(n)[rng.integers(n)]
-        c, W = c / c.sum(), spread(rng, n, int(rng.integers(1, 6)))
-        yield "one coordinate" if W.shape[1] == 1 else "spread", (c, W)
+        c, W = c / c.sum(), spread(rng, n, d)
+        yield "one coordinate" if d == 1 else "spread", (c, W)
         yield "all on one", (np.eye(n)[rng.integers(n)], W)
         yield "float32", (c.astype(np.float32), W.astype(np.float32))
         yield FAR, (c, 1e6 + rng.integers(-99, 100, W.shape) / 1e6)
@@ -183,8 +215,8 @@ def weighted() -> Drawn:
 def logits() -> Drawn:
     """(z, y)."""
     rng = rng_of("logits")
-    for n in [*range(1, 7)] * 3:
-        c = int(rng.integers(2, 7))
+    usual = [(n, int(rng.integers(2, 7))) for n in [*range(1, 7)] * 3]
+    for n, c in (*usual, (9, 12), (31, 10), (70, 3), (4, 100)):
         z, y = (2 * rng.normal(size=(n, c))).round(3), rng.integers(0, c, n)
         yield "spread", (z, y)
         yield "ties", (rng.integers(0, 2, (n, c)).astype(float), y)
@@ -203,8 +235,9 @@ def steps() -> Drawn:
 def paths() -> Drawn:
     """(w, gradients (T, d), mu)."""
     rng = rng_of("paths")
-    for T in [*range(1, 7)] * 3:
-        d, mu = int(rng.integers(1, 6)), float(rng.choice([0.001, 0.02, 0.1]))
+    usual = [(T, int(rng.integers(1, 6))) for T in [*range(1, 7)] * 3]
+    for T, d in (*usual, (7, 3), (8, 70), (12, 2), (31, 4), (250, 1), (2, 300)):
+        mu = float(rng.choice([0.001, 0.02, 0.1]))
         w, g = rng.normal(size=d).round(3), rng.normal(size=(T, d)).round(3)
         yield "one step" if T == 1 else "several steps", (w, g, mu)
         yield "zero gradients", (w, g * (rng.random(d) < 0.5), mu)
@@ -214,15 +247,15 @@ def paths() -> Drawn:
 
 def counts() -> Drawn:
     """(n, f)."""
-    for n in [*range(1, 21), 30, 50, 51, 100]:
-        for f in range(n):
+    for n in [*range(1, 32), 50, 51, 100, 1000]:
+        for f in range(n) if n <= 100 else (0, 1, 99, 400):
             yield outnumbered(n, f) or ("n odd" if n % 2 else "n even"), (n, f)
 
 
 def networks() -> Drawn:
     """(graph,)."""
     rng = rng_of("networks")
-    for n in range(1, 9):
+    for n in [*range(1, 9), *MANY]:
         yield "complete", (graphs.complete(n),)
         yield "path", (graphs.from_edges(n, [(k, k + 1) for k in range(n - 1)]),)
         yield "star", (graphs.from_edges(n, [(0, k) for k in range(1, n)]),)
@@ -293,8 +326,23 @@ def translated(W: np.ndarray) -> np.ndarray:
     return W + 2.0 ** (np.arange(W.shape[-1]) % 3)
 
 
-def reversed_(array: np.ndarray) -> np.ndarray:
-    return array[::-1]
+def order(seed: int, n: int) -> np.ndarray:
+    """A permutation of n models, without the symmetry of a reversal."""
+    return np.random.default_rng(seed).permutation(n)
+
+
+def shuffled(seed: int, array: np.ndarray) -> np.ndarray:
+    return array[order(seed, len(array))]
+
+
+def both_shuffled(seed: int, a: np.ndarray, b: np.ndarray) -> Inputs:
+    return shuffled(seed, a), shuffled(seed, b)
+
+
+def renumbered(seed: int, A: np.ndarray) -> np.ndarray:
+    """A matrix of workers by workers, with both in another order."""
+    p = order(seed, len(A))
+    return A[p][:, p]
 
 
 def unchanged(answer: np.ndarray) -> np.ndarray:
@@ -305,25 +353,31 @@ ORDER = "independent of the order of the models"
 TRANSLATION = "moves with a translation of the models"
 ROWS = "rows independent of each other"
 
-ORDER_OF_MODELS = Relation(ORDER, lambda W, *rest: (W[::-1], *rest), unchanged)
-OF_MODELS = (ORDER_OF_MODELS, Relation(TRANSLATION, lambda W, *rest: (translated(W), *rest), translated))
+
+def in_orders(name: str, inputs: Callable[..., Inputs], answer: Callable[..., Any]) -> tuple[Relation, ...]:
+    """The relation of this name for three orders; both functions take the seed of an order first."""
+    return tuple(Relation(name, partial(inputs, seed), partial(answer, seed)) for seed in range(3))
+
+
+ORDER_OF_MODELS = in_orders(ORDER, lambda s, W, *rest: (shuffled(s, W), *rest), lambda s, w: w)
+OF_MODELS = (*ORDER_OF_MODELS, Relation(TRANSLATION, lambda W, *rest: (translated(W), *rest), translated))
 OF_WEIGHTED_MODELS = (
-    Relation(ORDER, lambda c, W: (c[::-1], W[::-1]), unchanged),
+    *in_orders(ORDER, both_shuffled, lambda s, w: w),
     Relation(TRANSLATION, lambda c, W: (c, translated(W)), translated),
 )
 OF_RISKS = (
-    Relation(
+    *in_orders(
         "moves with the order of the neighbours",
-        lambda r, *own: (r[::-1], *(len(r) - 1 - k for k in own)),
-        reversed_,
+        lambda s, r, *own: (shuffled(s, r), *(int(np.argsort(order(s, len(r)))[k]) for k in own)),
+        shuffled,
     ),
     Relation("independent of the scale of the risks", lambda r, *own: (4 * r, *own), unchanged),
 )
-OF_ROWS = (Relation(ROWS, lambda W, *rest: (W[::-1], *rest), reversed_),)
-OF_TWO_ROWS = (Relation(ROWS, lambda a, b: (a[::-1], b[::-1]), reversed_),)
+OF_ROWS = in_orders(ROWS, lambda s, W, *rest: (shuffled(s, W), *rest), shuffled)
+OF_TWO_ROWS = in_orders(ROWS, both_shuffled, shuffled)
 OF_LOGITS = (
     Relation("independent of a constant in the logits", lambda z, y: (z + 4, y), unchanged),
     *OF_TWO_ROWS,
 )
 OF_PARAMETERS = (Relation("moves with the parameters", lambda w, *rest: (w + 2, *rest), lambda w: w + 2),)
-OF_WORKERS = (Relation("moves with the workers' numbers", lambda A: (A[::-1, ::-1],), lambda M: M[::-1, ::-1]),)
+OF_WORKERS = in_orders("moves with the workers' numbers", lambda s, A: (renumbered(s, A),), renumbered)

@@ -9,11 +9,11 @@ import numpy as np
 
 from refimpl.audit import arithmetic, rounds
 from refimpl.audit.caller import Answer, Caller
-from refimpl.audit.cases import APART, FAR, Case, Inputs, agree, cast, tolerances
+from refimpl.audit.cases import APART, FAR, HUGE, Case, Inputs, agree, cast, tolerances
 from refimpl.audit.report import Counterexample, format_value
 
 SECONDS = 5.0  # for making an input smaller
-SIMPLE = {"f": (0, 1, 2, 3, 0.5, -1, 4, 5, -2), "i": range(10), "b": ()}  # by dtype, the simplest first
+SIMPLE = {"f": (0, 1, 2, 3, -1, 4, 5, -2, 0.5), "i": range(10), "b": ()}  # by dtype, the simplest first
 AXES = {  # what the axes of an argument count: an index is left out of all arguments that have the axis
     **dict.fromkeys(("risks", "weights", "y"), "n"),
     **dict.fromkeys(("W", "honest", "signals"), "nd"),
@@ -30,17 +30,22 @@ def counterexample(called: Caller, different: list[tuple[Case, Answer]], shrinks
     case, answer = different[0]
     if called.kind.steps:
         return rounds.counterexample(case, answer.value, answer.problem)
-    title, groups = case.name, {case.group for case, _ in different}
+    groups = {case.group for case, _ in different}
     clearly = called.kind.selects and bool(groups - {*APART, "ties", "vectors"})  # a tie is no good example
     starts = [cast(case.inputs, float) for case, _ in different if case.group != FAR]
     found = smallest(called, starts, clearly) if shrinks else None
     if found is not None:
-        title, case, answer = "the smallest input found", plain_case(called, found), called(found)
-    inputs = {name: format_value(v) for name, v in zip(called.arguments, case.inputs, strict=True)}
+        case = plain_case(called, found)._replace(name="the smallest input found")
+        answer = called(found)
     why = explained(called, case, answer.value) if count(case.inputs) < 40 and case.group != FAR else ""
-    return Counterexample(
-        title, inputs, format_value(case.expected), answer.problem or format_value(answer.value), why
-    )
+    return shown(called, case, answer)._replace(why=why)
+
+
+def shown(called: Caller, case: Case, answer: Answer) -> Counterexample:
+    """A case with what was expected and what came, as text."""
+    inputs = {name: format_value(v) for name, v in zip(called.arguments, case.inputs, strict=True)}
+    text = lambda value: "an error" if value is None else format_value(value)
+    return Counterexample(case.name, inputs, text(case.expected), answer.problem or text(answer.value))
 
 
 def count(inputs: Inputs) -> int:
@@ -50,12 +55,16 @@ def count(inputs: Inputs) -> int:
 
 def plain_case(called: Caller, inputs: Inputs) -> Case:
     """The case of any inputs. Raises ValueError or IndexError if the definition refuses them."""
-    return Case("", "", inputs, called.kind.answer(inputs), *tolerances(""))
+    rtol, atol = tolerances("")
+    return Case("", "", inputs, called.kind.answer(inputs), rtol, max(atol, called.kind.atol))
 
 
-def leaves(called: Caller, inputs: Inputs, clearly: bool) -> bool:
-    """Whether the function leaves the definition there; `clearly`: and no tie decides which model is chosen."""
-    if not possible(called.arguments, inputs):
+def leaves(called: Caller, inputs: Inputs, clearly: bool, liked: bool) -> bool:
+    """Whether the function leaves the definition there.
+
+    `clearly`: and no tie decides which model is chosen. `liked`: and inputs are likeable, the answer finite.
+    """
+    if not possible(called.arguments, inputs) or (liked and not likeable(called.arguments, inputs)):
         return False
     try:
         case = plain_case(called, inputs)
@@ -65,7 +74,9 @@ def leaves(called: Caller, inputs: Inputs, clearly: bool) -> bool:
     if not np.array_equal(case.expected, turned.expected, equal_nan=True):
         return False
     answer = called(cast(inputs, np.float32) if called.narrow else inputs)
-    return not answer.late and not agree(case, case.expected, answer.value)
+    if answer.late or (liked and (answer.value is None or not np.isfinite(answer.value).all())):
+        return False
+    return not agree(case, case.expected, answer.value)
 
 
 def explained(called: Caller, case: Case, value: Any) -> str:
@@ -84,16 +95,26 @@ def explained(called: Caller, case: Case, value: Any) -> str:
 
 
 def smallest(called: Caller, starts: list[Inputs], clearly: bool) -> Inputs | None:
-    """The first inputs on which the function differs, made simpler step by step; None without any, or time."""
-    end, found, candidates = time.monotonic() + SECONDS, None, iter(starts)
-    differs = lambda inputs: time.monotonic() < end and leaves(called, inputs, clearly)
-    while (smaller := next(filter(differs, candidates), None)) is not None:
-        found, candidates = smaller, simpler(called.arguments, smaller)
-    return found
+    """The first inputs on which the function differs, made simpler step by step; None without any, or time.
+
+    Those that a reader likes are looked for first.
+    """
+    end = time.monotonic() + SECONDS
+    for liked in (True, False):
+        found, candidates = None, iter(starts)
+        differs = lambda inputs, liked=liked: time.monotonic() < end and leaves(called, inputs, clearly, liked)
+        while (smaller := next(filter(differs, candidates), None)) is not None:
+            found, candidates = smaller, simpler(called.arguments, smaller)
+        if found is not None:
+            return found
+    return None
 
 
 def simpler(names: tuple[str, ...], inputs: Inputs) -> Iterator[Inputs]:
-    """The inputs without one row or column of the arrays that share it; then with one number simpler."""
+    """The inputs in whole numbers, without one row or column of the arrays that share it, with one simpler."""
+    rounded = tuple(v.round() if isinstance(v, np.ndarray) and v.dtype.kind == "f" else v for v in inputs)
+    if any(not np.array_equal(a, b, equal_nan=True) for a, b in zip(inputs, rounded, strict=True)):
+        yield rounded
     axes = [AXES.get(name, "")[: np.ndim(value)] for name, value in zip(names, inputs, strict=True)]
     sizes: dict[str, int] = {}
     for own, value in zip(axes, inputs, strict=True):
@@ -117,10 +138,19 @@ def without(value: Any, axes: str, axis: str, i: int) -> Any:
     return value
 
 
-def possible(names: tuple[str, ...], inputs: Inputs) -> bool:
-    """Whether no array is empty, weights sum to 1, risks are not negative, and single numbers are positive."""
+def likeable(names: tuple[str, ...], inputs: Inputs) -> bool:
+    """Whether there is an attacker to bear, more than one model, and no number that is not finite or huge."""
     for name, value in zip(names, inputs, strict=True):
-        if np.size(value) == 0 or (isinstance(value, float) and value <= 0):
+        few = (name == "f" and value < 1) or (name in ("W", "honest", "risks") and len(value) < 2)
+        if few or not (abs(np.asarray(value, float)) < HUGE).all():
+            return False
+    return True
+
+
+def possible(names: tuple[str, ...], inputs: Inputs) -> bool:
+    """Whether no array is empty, weights sum to 1, risks are not negative, single numbers (but z) positive."""
+    for name, value in zip(names, inputs, strict=True):
+        if np.size(value) == 0 or (isinstance(value, float) and value <= 0 and name != "z"):
             return False
         if (name == "risks" and (value < 0).any()) or (name == "weights" and not np.isclose(value.sum(), 1)):
             return False

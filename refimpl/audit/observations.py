@@ -4,7 +4,6 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from refimpl.audit import caller
 from refimpl.audit.caller import Answer, Caller
 from refimpl.audit.cases import Case, agree
 
@@ -28,7 +27,7 @@ def notes(called: Caller, pairs: Pairs) -> Iterator[str]:
         count = sum(bool(answer.problem) for answer in refused)
         yield f"refuses {count} of {len(refused)} inputs that the definition refuses"
     if len(pairs) < len(called.cases):
-        yield f"slow: only {len(pairs)} of {len(called.cases)} cases were asked in {caller.SECONDS:g} s"
+        yield f"slow: only {len(pairs)} of {len(called.cases)} cases were asked in {called.seconds:g} s"
 
 
 def dtypes(called: Caller, pairs: Pairs) -> Iterator[str]:
@@ -52,17 +51,18 @@ def relations(called: Caller) -> Iterator[str]:
     if not all(agree(case, a, b) for case, a, b in zip(probes, first, twice, strict=False)):
         yield "gives different answers to the same input"
         return
+    held: dict[str, list[bool]] = {}
     for relation in called.kind.relations:
         moved = _values(called, [relation.inputs(*case.inputs) for case in probes])
-        held = [
+        held.setdefault(relation.name, []).extend(
             agree(case, relation.answer(value), after)
             for case, value, after in zip(probes, first, moved, strict=False)
             if value is not None and after is not None and np.shape(value) == np.shape(case.expected)
-        ]
-        if held:
-            yield f"{relation.name}: " + (
-                "yes" if all(held) else f"no, in {held.count(False)} of {len(held)} cases"
-            )
+        )
+    for name, all_held in held.items():
+        if all_held:
+            no = f"no, in {all_held.count(False)} of {len(all_held)} cases"
+            yield f"{name}: {'yes' if all(all_held) else no}"
 
 
 def _values(called: Caller, many: list) -> list:

@@ -6,8 +6,21 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from refimpl.audit.cases import APART, HOSTILE
+
 RIGHT, DIFFERENT, NOT_JUDGED = 0, 1, 2
 WIDTH, INDENT = 80, 12
+
+
+class Verdict:
+    """The verdicts in a few words, as `Report.verdict` has them; `Report.headline` says more."""
+
+    RIGHT = "right"
+    ORDINARY = "right on ordinary inputs only"
+    VARIANT = "a known variant"
+    ALMOST = "almost certainly a known variant"
+    DIFFERENT = "different, and no variant that is known"
+    UNJUDGED = "could not be judged"
 
 
 class Count(NamedTuple):
@@ -33,17 +46,12 @@ class Agreement(NamedTuple):
     apart: dict[str, Count]  # hostile and the like
     about: str = ""
     used_by: str = ""
-    explains: Count | None = None  # of the cases in which the function leaves the definition
+    explains: Count = Count(0, 0)  # of the ordinary cases in which the function leaves the definition
 
     @property
     def full(self) -> bool:
         """Whether all ordinary cases agree."""
         return self.ordinary.share == 1
-
-    @property
-    def complete(self) -> bool:
-        """Whether all cases agree."""
-        return self.full and all(count.share == 1 for count in self.apart.values())
 
     @property
     def title(self) -> str:
@@ -72,27 +80,46 @@ class Report(NamedTuple):
     name: str
     kind: str
     definition: str
+    reference: str
     status: int
     verdict: str
     problem: str = ""
     form: str = ""
     agreement: Agreement | None = None  # with the definition
     groups: dict[str, Count] | None = None  # of the definition's agreement, by group
-    variant: Agreement | None = None  # the known variant that it is
-    closest: Agreement | None = None  # the nearest known variant, if it is none
+    fates: dict[str, int] | None = None  # under hostile inputs
     by_group: dict[str, Agreement] | None = None  # the variants that it is where cases are counted apart
+    variant: Agreement | None = None  # the known variant that it is, or almost certainly is
+    exception: Counterexample | None = None  # where it is not what it almost certainly is
+    closest: Agreement | None = None  # the nearest known variant, if it is none
     step: str = ""  # of a round: the first step that leaves the path
     difference: Counterexample | None = None
     notes: tuple[str, ...] = ()
 
+    @property
+    def headline(self) -> str:
+        """The verdict in a sentence."""
+        what = f"{self.kind} as in {self.reference}"
+        if not self.agreement or self.status == NOT_JUDGED:
+            return f"{self.name} could not be judged as {self.kind}."
+        agreed, of = self.agreement.ordinary
+        if self.verdict == Verdict.RIGHT:
+            return f"{self.name} is right: it is {what}, on all {of} ordinary inputs."
+        if self.verdict == Verdict.ORDINARY:
+            missed = [f"{group} {count}" for group, count in self.agreement.apart.items() if count.share < 1]
+            return f"{self.name} is right on ordinary inputs, but not on others: {', '.join(missed)}."
+        if self.variant:
+            sure = "it is" if self.verdict == Verdict.VARIANT else "it is almost certainly"
+            return f"{self.name} is not {what}; {sure} a known variant: {self.variant.name}."
+        return f"{self.name} is not {what}: it differs on {of - agreed} of {of} ordinary inputs."
+
     def as_dict(self) -> dict[str, Any]:
         """The report in dictionaries and lists, for JSON."""
-        return _plain(self._asdict())
+        return _plain({"headline": self.headline, **self._asdict()})
 
     def __str__(self) -> str:
         """The report as text for a terminal of 80 columns."""
-        title = f"{self.name}, judged as {self.kind}: {self.verdict}"
-        lines = [*textwrap.wrap(title, WIDTH, subsequent_indent="  "), ""]
+        lines = [*textwrap.wrap(self.headline, WIDTH, subsequent_indent="  "), ""]
         for label, text in _parts(self):
             lines += textwrap.wrap(
                 text, WIDTH, initial_indent=label.ljust(INDENT), subsequent_indent=" " * INDENT
@@ -102,29 +129,45 @@ class Report(NamedTuple):
 
 def _parts(r: Report) -> Iterator[tuple[str, str]]:
     """The report's paragraphs, each with its label."""
-    yield "definition", r.definition
+    yield "definition", f"{r.definition} ({r.reference})"
     yield from zip(("because", *[""] * 9), r.problem.splitlines(), strict=False)
     if r.agreement:
-        yield "agreement", f"with the definition in {r.agreement}"
+        yield "agreement", f"with the definition in {r.agreement.ordinary} ordinary cases"
     if r.variant:
-        yield "it is", f"{r.variant.title}; agrees in {r.variant}"
+        yield "it is", f"{r.variant.title}; agrees in {r.variant.ordinary}"
+    yield from _example("but for", r.exception, "the variant:   ")
     if r.closest:
         explained = f"explains {r.closest.explains} differences"
-        yield "closest", f"{r.closest.title}; {explained}, agrees in {r.closest}"
-    for group, like in (r.by_group or {}).items():
-        yield group, f"like: {like.title}"
+        yield "closest", f"{r.closest.title}; {explained}, agrees in {r.closest.ordinary}"
     if r.groups and r.difference and not r.variant:
         worst_first = sorted(r.groups.items(), key=lambda item: item[1].share)
         yield "by group", ", ".join(f"{group} {count}" for group, count in worst_first)
     if r.step:
         yield "first at", f"{r.step}: the step that leaves the path first"
-    if example := r.difference:
+    yield from _example("example", r.difference, "the definition:")
+    yield from _apart(r)
+    yield from zip(("also", *[""] * len(r.notes)), r.notes, strict=False)
+
+
+def _example(label: str, example: Counterexample | None, expected: str) -> Iterator[tuple[str, str]]:
+    """An input with both answers; nothing if there is none."""
+    if example:
         inputs = ", ".join(f"{name} = {value}" for name, value in example.inputs.items())
-        yield "example", f"{inputs} ({example.case})"
-        yield "", f"the definition: {example.expected}"
+        yield label, f"{inputs} ({example.case})"
+        yield "", f"{expected} {example.expected}"
         yield "", f"the function:   {example.answer}"
         yield "", example.why
-    yield from zip(("also", *[""] * len(r.notes)), r.notes, strict=False)
+
+
+def _apart(r: Report) -> Iterator[tuple[str, str]]:
+    """A paragraph for each group that is counted apart."""
+    for group, count in (r.agreement.apart if r.agreement else {}).items():
+        text = f"{APART[group]}: agrees with refimpl in {count}"
+        if group == HOSTILE and r.fates:
+            text = f"{APART[group]}: " + ", ".join(f"{fate} in {n}" for fate, n in r.fates.items())
+            text += f"; as refimpl does in {count}"
+        like = (r.by_group or {}).get(group)
+        yield group.split()[0], text + (f". It is like: {like.title}" if like else "")
 
 
 def _plain(value: Any) -> Any:

@@ -58,13 +58,18 @@ LOCAL_STEPS: list[dict[str, Any]] = [
 IRREGULAR = graphs.from_edges(6, [(0, 1), (1, 2), (2, 3), (3, 4), (4, 5), (5, 0), (1, 4), (1, 3)])
 
 
-def problem(seed: int, graph: np.ndarray, attackers: list[int], **options: Any) -> tuple:
-    """(setting, state, batch, signals) of a round of a small network; worker 1 has fewer rows."""
+def problem(
+    seed: int, graph: np.ndarray, attackers: list[int], hidden: int = 4, latest: int = 2, **options: Any
+) -> tuple:
+    """(setting, state, batch, signals) of a round of a small network, the third or, by `latest`, a later one.
+
+    Worker 1 has fewer rows.
+    """
     rng = np.random.default_rng(seed)
-    N, n, model = len(graph), 8, models.mlp([3, 4, 3])
+    N, n, model = len(graph), 8, models.mlp([3, hidden, 3])
     X, y = list(rng.normal(size=(N, n, 3)).round(2)), list(rng.integers(0, 3, (N, n)))
     X[1], y[1] = X[1][:6], y[1][:6]
-    t, optimizer = int(rng.integers(0, 3)), OPTIMIZERS[options.get("optimizer", "sgd")]
+    t, optimizer = int(rng.integers(latest - 2, latest + 1)), OPTIMIZERS[options.get("optimizer", "sgd")]
     W = (3 * draws.initial(model.layout, N, rng)).round(3)
     memory = rng.uniform(0.1, 0.2, (optimizer.slots, *W.shape)).round(3) * (t > 0)
     batch = np.stack([rng.permutation(6)[:3] for _ in range(N)])
@@ -95,6 +100,20 @@ def draw() -> Drawn:
         for rule, bad in (("adaptive", np.nan), ("adaptive", -np.inf), ("inverse-risk", -np.inf)):
             yield HOSTILE, lost(problem(seed, graph, [3], rule=rule), bad)
         yield CHOICE, problem(seed, graphs.complete(10), [], rule="trimmed-mean")
+    yield from ((step_of(inputs[0]), inputs) for inputs in larger())
+
+
+def larger() -> Iterator[tuple]:
+    """Rounds of more workers, attackers, parameters and rounds before."""
+    known: dict[str, Any] = {
+        "graph": graphs.complete(16),
+        "attackers": [0, 3, 4, 9, 15],
+        "hidden": 12,
+        "latest": 20,
+    }
+    for seed, rule in enumerate(("average", "medoid", "median", "trimmed-mean", "krum", "adaptive")):
+        attack, adam = LIES[seed % 4], LOCAL_STEPS[-1]
+        yield problem(seed, **known, rule=rule, attack=attack, **adam)
 
 
 def lost(problem: tuple, bad: float) -> tuple:

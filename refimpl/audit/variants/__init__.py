@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from refimpl.algorithm import Round
 from refimpl.arrays import quiet
-from refimpl.audit.cases import Case, cast
+from refimpl.audit.cases import Case, Inputs, cast
 from refimpl.audit.variants import altered_rounds, attacks, learning, rules, weights
 
 
@@ -28,11 +28,15 @@ class Variant(NamedTuple):
     used_by: str  # where that is known, else ""
     compute: Callable[..., Any]  # called as the definition is
 
-    @quiet
     def answer(self, case: Case) -> Any:
         """Its answer to a case; None if it has none."""
+        return self.answer_to(case.inputs)
+
+    @quiet
+    def answer_to(self, inputs: Inputs) -> Any:
+        """Its answer to these inputs; None if it has none."""
         try:
-            answer = self.compute(*cast(case.inputs, float))
+            answer = self.compute(*cast(inputs, float))
         except (ValueError, IndexError, ZeroDivisionError):
             return None
         return {"W": answer.state.W} if isinstance(answer, Round) else answer

@@ -87,18 +87,19 @@ def foe_of_the_sum(honest: Array, epsilon: float = 1.0) -> Array:
 
 
 def alie_plus(honest: Array, z: float) -> Array:
-    """ALIE with plus: mean + z std [IOS]"""
+    """ALIE with plus: mean + z std [IOS, ByzPy, FLPoison]"""
     return honest.mean(axis=0) + z * honest.std(axis=0)
 
 
 def alie_ddof_1(honest: Array, z: float) -> Array:
-    """ALIE with ddof 1: mean - z std with divisor h - 1, or 0 for a single model [He et al. 2022]"""
+    """ALIE with ddof 1: mean - z std with divisor h - 1, or 0 for a single model
+    [He et al. 2022, FL-Byzantine-Library]"""
     return honest.mean(axis=0) - z * honest.std(axis=0, ddof=min(1, len(honest) - 1))
 
 
 def alie_plus_ddof_1(honest: Array, z: float) -> Array:
     """ALIE with plus and ddof 1: mean + z std with divisor h - 1, NaN for a single model
-    [ByzFL's ALittleIsEnough(tau = z), whose text has divisor h]"""
+    [ByzFL's ALittleIsEnough(tau = z), whose text has divisor h; Blades]"""
     return honest.mean(axis=0) + z * honest.std(axis=0, ddof=1)
 
 
@@ -128,6 +129,12 @@ def alie_fixed_z(honest: Array, z: float) -> Array:
     return honest.mean(axis=0) - 1.5 * honest.std(axis=0)
 
 
+def alie_plus_fixed_z(honest: Array, z: float) -> Array:
+    """ALIE with plus, ddof 1 and z = 1.5: mean + 1.5 std with divisor h - 1, whatever z is
+    [ByzFL's ALittleIsEnough() by default]"""
+    return alie_plus_ddof_1(honest, 1.5)
+
+
 def alie_by_squares(honest: Array, z: float) -> Array:
     """ALIE by the mean of the squares: std as sqrt(mean(x^2) - mean(x)^2), which cancels far from the origin"""
     mean = honest.mean(axis=0)
@@ -143,7 +150,7 @@ def quantile(p: float) -> float:
 
 
 def z_over_n(n: int, f: int) -> float:
-    """z by (n - s) / n: Phi^-1((n - s) / n)"""
+    """z by (n - s) / n: Phi^-1((n - s) / n) [ByzPy]"""
     return quantile((n - (n // 2 + 1 - f)) / n) if 2 * f < n else 0.0
 
 
@@ -184,7 +191,7 @@ TABLE = {
     "fall-of-empires": (foe_plus, foe_one_minus, foe_without_epsilon, foe_of_the_sum),
     "alie": (
         alie_plus, alie_ddof_1, alie_plus_ddof_1, alie_without_mean, alie_without_mean_ddof_1,
-        alie_plus_variance, alie_minus_variance, alie_fixed_z, alie_by_squares,
+        alie_plus_variance, alie_minus_variance, alie_fixed_z, alie_plus_fixed_z, alie_by_squares,
     ),
     "alie-z": (z_over_n, z_over_n_half, z_with_attackers, minus_z, z_of_half, z_1_5, z_10),
 }  # fmt: skip

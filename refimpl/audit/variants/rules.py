@@ -80,6 +80,36 @@ def trims_f_1(W: Array, f: int) -> Array:
     return trimmed(W, max(f - 1, 0), max(f - 1, 0))
 
 
+def trims_f_plus_1(W: Array, f: int) -> Array:
+    """trimmed mean trims f + 1: f + 1 on each side"""
+    return trimmed(W, f + 1, f + 1)
+
+
+def trims_one_more_above(W: Array, f: int) -> Array:
+    """trims one more above: the sorted values from f to n - f - 1, so f below and f + 1 above"""
+    return trimmed(W, f, f + 1)
+
+
+def trims_one_less_above(W: Array, f: int) -> Array:
+    """trims one less above: f below and f - 1 above"""
+    return trimmed(W, f, max(f - 1, 0))
+
+
+def trims_one_more_below(W: Array, f: int) -> Array:
+    """trims one more below: f + 1 below and f above"""
+    return trimmed(W, f + 1, f)
+
+
+def trims_one_less_below(W: Array, f: int) -> Array:
+    """trims one less below: f - 1 below and f above"""
+    return trimmed(W, max(f - 1, 0), f)
+
+
+def empty_without_attackers(W: Array, f: int) -> Array:
+    """nothing is left if f = 0: the sorted values [f:-f], which is empty for f = 0"""
+    return ascending(W)[f:-f].mean(axis=0)
+
+
 def trims_one_side(W: Array, f: int) -> Array:
     """trimmed mean trims one side: only the f highest"""
     return trimmed(W, 0, f)
@@ -121,6 +151,25 @@ def mean_around_median(W: Array, f: int) -> Array:
     """mean around the median: the mean of the n - f values nearest to the median [ByzFL's Meamed]"""
     nearest = np.argsort(abs(W - coordinate_median(W)), axis=0, kind="stable")[: len(W) - f]
     return np.take_along_axis(W, nearest, axis=0).mean(axis=0)
+
+
+def trims_as_listed(W: Array, f: int) -> Array:
+    """trimmed mean that does not sort: the first f and the last f models as listed are left out [FedML]"""
+    return W[f : len(W) - f].mean(axis=0)
+
+
+def trims_by_magnitude(W: Array, f: int) -> Array:
+    """trimmed by magnitude: without the f smallest and the f largest absolute values
+    [FL-Byzantine-Library's TM_Abs]"""
+    kept = np.argsort(abs(W), axis=0, kind="stable")[f : len(W) - f]
+    return np.take_along_axis(W, kept, axis=0).mean(axis=0)
+
+
+def trims_by_subtraction(W: Array, f: int) -> Array:
+    """trimmed mean by subtraction: the sum of all minus the f lowest and the f highest, where one huge value
+    costs all digits [He et al. 2022, Karimireddy et al. 2022 (the authors' codes), FL-Byzantine-Library]"""
+    n, s = len(W), np.sort(W, axis=0)
+    return (W.sum(axis=0) - s[:f].sum(axis=0) - s[n - f :].sum(axis=0)) / (n - 2 * f)
 
 
 def not_trimmed(W: Array, f: int) -> Array:
@@ -167,9 +216,11 @@ def krum(W: Array, f: int, others: int, distances: Callable[[Array], Array] = sq
     return row_of_least(nearest(distances(W), len(W) - f - others, skip), W)
 
 
-def multi_krum(W: Array, f: int, others: int, keep: int) -> Array:
+def multi_krum(
+    W: Array, f: int, others: int, keep: int, distances: Callable[[Array], Array] = squares
+) -> Array:
     """The mean of the `keep` models with the best scores over n - f - `others` distances."""
-    scores = nearest(squares(W), len(W) - f - others).sum(axis=1)
+    scores = nearest(distances(W), len(W) - f - others).sum(axis=1)
     return W[np.argsort(scores, kind="stable")[:keep]].mean(axis=0)
 
 
@@ -224,18 +275,19 @@ def medoid_chooses_nan(W: Array) -> Array:
 
 def krum_n_f_1(W: Array, f: int) -> Array:
     """Krum with n - f - 1: squared distances to the n - f - 1 nearest others
-    [ByzFL's Krum(f), which is Blanchard's Krum(f + 1)]"""
+    [ByzFL's and ByzPy's Krum(f), which is Blanchard's Krum(f + 1)]"""
     return krum(W, f, 1)
 
 
 def krum_n_f_1_unsquared(W: Array, f: int) -> Array:
     """Krum with n - f - 1 unsquared distances: plain distances to the n - f - 1 nearest others
-    [ByzantineMomentum, MoNNA]"""
+    [ByzantineMomentum, MoNNA, Garfield, FLPoison]"""
     return krum(W, f, 1, unsquared)
 
 
 def krum_counts_itself(W: Array, f: int) -> Array:
-    """Krum counts itself: the n - f - 2 smallest squared distances with the 0 to itself, so n - f - 3 others"""
+    """Krum counts itself: the n - f - 2 smallest squared distances with the 0 to itself, so n - f - 3 others
+    [notebooks of NDSS 2021]"""
     return krum(W, f, 2, skip=0)
 
 
@@ -265,6 +317,11 @@ def krum_n_f_unsquared(W: Array, f: int) -> Array:
 def krum_over_all(W: Array, f: int) -> Array:
     """Krum over all others: squared distances to all others, f is ignored"""
     return row_of_least(squares(W), W)
+
+
+def krum_as_medoid(W: Array, f: int) -> Array:
+    """Krum as a medoid: plain distances to all others, f is ignored [p2pfl, NEBULA (norms summed by layer)]"""
+    return row_of_least(unsquared(W), W)
 
 
 def krum_without_attackers(W: Array, f: int) -> Array:
@@ -297,8 +354,14 @@ def krum_n_f_1_chooses_nan(W: Array, f: int) -> Array:
 
 def multi_krum_n_f(W: Array, f: int) -> Array:
     """Multi-Krum of n - f: the mean of the n - f models with the best scores over n - f - 1 others
-    [ByzFL's MultiKrum]"""
+    [ByzFL's MultiKrum, ByzPy's MultiKrum(f, n - f)]"""
     return multi_krum(W, f, 1, len(W) - f)
+
+
+def multi_krum_garfield(W: Array, f: int) -> Array:
+    """Multi-Krum of n - f - 2, unsquared: the mean of the n - f - 2 models with the best scores over n - f - 1
+    plain distances [Garfield]"""
+    return multi_krum(W, f, 1, len(W) - f - 2, unsquared)
 
 
 def multi_krum_n_f_2(W: Array, f: int) -> Array:
@@ -313,8 +376,10 @@ TABLE = {
         lower_median, lower_median_lost_to_nan, upper_median, median_lost_to_nan, median_without_nan,
     ),
     "trimmed-mean": (
-        trims_f_1, trims_one_side, trims_f_in_all, trims_a_share, trims_a_tenth, nan_stays_nan, own_kept,
-        mean_around_median, not_trimmed,
+        trims_f_1, trims_f_plus_1, trims_one_more_above, trims_one_less_above, trims_one_more_below,
+        trims_one_less_below, empty_without_attackers, trims_as_listed, trims_by_magnitude,
+        trims_by_subtraction, trims_one_side, trims_f_in_all, trims_a_share, trims_a_tenth, nan_stays_nan,
+        own_kept, mean_around_median, not_trimmed,
     ),
     "medoid": (
         medoid_squared, medoid_last_tie, medoid_manhattan, medoid_by(by_gram), medoid_by(lost_at_zero),
@@ -322,8 +387,8 @@ TABLE = {
     ),
     "krum": (
         krum_n_f_1, krum_n_f_1_unsquared, krum_counts_itself, krum_counts_itself_unsquared, krum_unsquared,
-        krum_squared_twice, krum_n_f_unsquared, krum_over_all, krum_without_attackers, krum_last_tie,
-        krum_by(by_gram), krum_by(lost_at_zero), krum_of_infinite_sums, krum_chooses_nan,
-        krum_n_f_1_chooses_nan, multi_krum_n_f, multi_krum_n_f_2,
+        krum_squared_twice, krum_n_f_unsquared, krum_over_all, krum_as_medoid, krum_without_attackers,
+        krum_last_tie, krum_by(by_gram), krum_by(lost_at_zero), krum_of_infinite_sums, krum_chooses_nan,
+        krum_n_f_1_chooses_nan, multi_krum_n_f, multi_krum_n_f_2, multi_krum_garfield,
     ),
 }  # fmt: skip
