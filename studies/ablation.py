@@ -20,12 +20,12 @@ from refimpl.attacks import ATTACKS
 from refimpl.experiments import cli
 from refimpl.experiments.config import Config
 from refimpl.experiments.options import parse
-from refimpl.experiments.process import ended
 from refimpl.experiments.results import Results, describe_group, read
 from refimpl.experiments.statistics import CONFIDENCE, holm, paired_p
 from refimpl.experiments.tables import names_run
 from refimpl.experiments.tasks import TASKS
 from refimpl.experiments.words import several
+from refimpl.process import ended
 from refimpl.released import DIFFERENCES, differences_of
 
 RULES = ["adaptive", "median", "krum"]  # the last two for the differences that are about them

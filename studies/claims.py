@@ -25,12 +25,12 @@ from refimpl.aggregate import RULES
 from refimpl.attacks import ATTACKS
 from refimpl.experiments import results
 from refimpl.experiments.config import Config
-from refimpl.experiments.process import ended
 from refimpl.experiments.results import SETTING, Results, protocol
 from refimpl.experiments.statistics import interval, level_with
 from refimpl.experiments.tables import WIDTH
 from refimpl.experiments.tasks import TASKS
 from refimpl.experiments.words import several
+from refimpl.process import ended
 
 ROOT = Path(__file__).parents[1]
 BASELINES = ("average", "median", "trimmed-mean", "medoid", "krum")

@@ -29,11 +29,11 @@ from refimpl.experiments.config import Config
 from refimpl.experiments.figures import TEXT, save, style_of
 from refimpl.experiments.fingerprint import code_digest
 from refimpl.experiments.options import whole_number
-from refimpl.experiments.process import ended
 from refimpl.experiments.results import Results, RunResult, as_csv, read
 from refimpl.experiments.statistics import interval
 from refimpl.experiments.tasks import data_digest, standardise
 from refimpl.fast.engine import engine
+from refimpl.process import ended
 from refimpl.train import HeldOut
 
 CSV, FIGURE = DOCS / "results" / "cooperation.csv", DOCS / "cooperation.png"

@@ -21,7 +21,7 @@ from libraries import byzfl, flower, missing
 
 from refimpl.audit import Report, judge
 from refimpl.experiments.atomic import write
-from refimpl.experiments.process import ended
+from refimpl.process import ended
 
 PAGE = DOCS / "PEERS.md"
 HEAD = """# Peers

@@ -20,11 +20,11 @@ from blocks import DOCS, write_blocks
 from refimpl import methods
 from refimpl.attacks import ATTACKS
 from refimpl.experiments.atomic import write
-from refimpl.experiments.process import ended
 from refimpl.experiments.results import Results, as_csv, identity, read, read_all
 from refimpl.experiments.tables import kilobytes, names_run, rules_of, select
 from refimpl.experiments.tasks import TASKS
 from refimpl.experiments.words import several
+from refimpl.process import ended
 
 CSV, PAGE, FIGURE = DOCS / "results" / "systems.csv", DOCS / "RESULTS.md", DOCS / "systems.png"
 NEEDS = {name: methods.find(name).entry.needs for name in methods.names()}

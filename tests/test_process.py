@@ -14,10 +14,10 @@ from pathlib import Path
 import joblib
 import pytest
 
-from refimpl import experiments
-from refimpl.experiments import atomic, cli, grid, process, tasks
+from refimpl import experiments, process
+from refimpl.experiments import atomic, cli, grid, tasks
 from refimpl.experiments.options import parser
-from refimpl.experiments.process import ended, reason
+from refimpl.process import ended, reason
 
 EXAMPLE = Path(__file__).parents[1] / "examples" / "spambase.py"
 QUICK = "--epochs 1 --rules local average --attacks none --jobs 1 --out"
@@ -35,7 +35,7 @@ def raising(error):
 # Says and prints more than a pipe or a buffer holds.
 SCRIPT = """
 import sys
-from refimpl.experiments.process import ended, say
+from refimpl.process import ended, say
 
 def command():
     for i in range(20000):
@@ -151,7 +151,7 @@ def test_ctrl_c_while_data_are_loaded(tmp_path, monkeypatch, capsys):
 # A worker process that would sleep for a minute, and a parent that kills itself.
 ORPHAN = """
 import multiprocessing, os, signal, time
-from refimpl.experiments.process import end_with_parent
+from refimpl.process import end_with_parent
 
 def work():
     end_with_parent()

@@ -19,10 +19,9 @@ options.py      the command line's options
 cli.py          the command line
 words.py        numbers in words
 atomic.py       files that are there in full or not at all
-process.py      signals, closed pipes, full disks
 """
 
-from refimpl.experiments.process import ended
+from refimpl.process import ended
 
 
 def main(task: str, argv: list[str] | None = None) -> int:

@@ -17,11 +17,11 @@ from refimpl.experiments.atomic import write
 from refimpl.experiments.config import Config
 from refimpl.experiments.options import parse
 from refimpl.experiments.presets import ACCURACY, FIGURES
-from refimpl.experiments.process import reason, say
 from refimpl.experiments.results import Results, config_cells, csv_text, protocol
 from refimpl.experiments.tasks import TASKS
 from refimpl.experiments.watch import Board, show_progress
 from refimpl.experiments.words import duration, several
+from refimpl.process import reason, say
 from refimpl.related import schedules
 
 

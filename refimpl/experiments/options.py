@@ -14,10 +14,10 @@ from refimpl.aggregate import RULES
 from refimpl.attacks import ATTACKS
 from refimpl.experiments.atomic import make_folder
 from refimpl.experiments.presets import FIGURES, presets
-from refimpl.experiments.process import reason
 from refimpl.experiments.tasks import DTYPES, FEATURES, TASKS
 from refimpl.graphs import GRAPHS
 from refimpl.optim import OPTIMIZERS
+from refimpl.process import reason
 from refimpl.related import SYSTEMS
 from refimpl.related.schedules import SCHEDULES
 from refimpl.released import DIFFERENCES

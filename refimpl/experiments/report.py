@@ -6,10 +6,10 @@ from pathlib import Path
 from refimpl.experiments import figures, results
 from refimpl.experiments.options import HelpFormatter, Parser
 from refimpl.experiments.presets import ACCURACY, LOSS
-from refimpl.experiments.process import ended, reason, say
 from refimpl.experiments.results import Results, csv_text
 from refimpl.experiments.tables import latex_table, markdown_table, rows, rules_of, text_table
 from refimpl.experiments.tasks import TASKS
+from refimpl.process import ended, reason, say
 
 TABLE_FORMATS = {"text": text_table, "markdown": markdown_table, "latex": latex_table}  # of accuracy or of loss
 FORMATS = [*TABLE_FORMATS, "csv", "runs"]

@@ -19,10 +19,10 @@ from refimpl import train
 from refimpl.attacks import ATTACKS
 from refimpl.experiments.atomic import write
 from refimpl.experiments.config import Config
-from refimpl.experiments.process import say
 from refimpl.experiments.results import RunResult
 from refimpl.experiments.tasks import method_of
 from refimpl.experiments.words import duration
+from refimpl.process import say
 
 EVERY = 1.0  # seconds between two reports of a run, and between two looks at them
 MINUTE = 60.0  # between two lines where there is no terminal
