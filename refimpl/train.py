@@ -4,7 +4,7 @@ A *round* is one pass of Algorithm 1's outer loop. An *epoch* is as many rounds 
 together as many rows as they hold. What an engine is, see `engine`; this file imports none but the plain one.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -74,16 +74,32 @@ def check_neighbourhoods(s: Setting, require: Callable[[int, int], None]) -> Non
 
 
 def check_labels(s: Setting) -> None:
-    """Raises ValueError unless every worker has a row, and every label is a class of the network."""
+    """Raises ValueError unless every worker has a row, and all rows fit the network."""
     if len(s.X) != len(s.graph) or list(map(len, s.X)) != (rows := sizes(s)):
         raise ValueError(f"each of the {len(s.graph)} workers needs samples and as many labels")
     if 0 in rows:
         raise ValueError(f"every worker needs a row to train on, got none for worker {rows.index(0)}")
-    low, high = min(int(y.min()) for y in s.y), max(int(y.max()) for y in s.y)
+    _check_fit(s.model, s.X, s.y)
+
+
+def check_held_out(s: Setting, test: HeldOut) -> None:
+    """Raises ValueError unless every worker has a row to be tested on, and all rows fit the network."""
+    if not (tested := test.own.any(axis=1)).all():
+        lacks = f"got none for worker {int(tested.argmin())}"
+        raise ValueError(f"every worker needs a row of its own to be tested on, {lacks}")
+    _check_fit(s.model, [test.X], [test.y])
+
+
+def _check_fit(model: Model, samples: Sequence[Array], labels: Sequence[Array]) -> None:
+    """Raises ValueError unless the network takes samples of this shape and has a class for every label."""
+    low, high = min(int(y.min()) for y in labels), max(int(y.max()) for y in labels)
     classes = high + 1
-    if isinstance(s.model, MLP | Network):
-        w = module_of(s.X[0]).zeros(s.model.layout.size, s.X[0].dtype)
-        classes = s.model.logits(w, s.X[0][:1]).shape[-1]
+    if isinstance(model, MLP | Network):
+        for X in samples:
+            if X.shape[1:] != model.sample:
+                raise ValueError(f"the network takes samples of shape {model.sample}, got {X.shape[1:]}")
+        w = module_of(samples[0]).zeros(model.layout.size, samples[0].dtype)
+        classes = model.logits(w, samples[0][:1]).shape[-1]
     if low < 0 or high >= classes:
         raise ValueError(f"labels must be 0 to {classes - 1}, got {low} to {high}")
 
@@ -235,8 +251,7 @@ def run(
     check(s)
     if not isinstance(epochs, int | np.integer) or epochs < 1:
         raise ValueError(f"needs a whole number of epochs, 1 or more, got {epochs!r}")
-    if not test.own.any(axis=1).all():
-        raise ValueError("every worker needs a row of its own to be tested on")
+    check_held_out(s, test)
     drawn, state = Draws(s, W, seed), algorithm.start(s, W)
     history: dict[str, list[float]] = {}
     weights_at: dict[int, np.ndarray] = {}
