@@ -219,8 +219,8 @@ def trust_summary(s: Setting, weights: np.ndarray) -> dict[str, float]:
 
 
 def evaluation_epochs(epochs: int, every: int) -> list[int]:
-    """The epochs after which a run is evaluated."""
-    return sorted({*range(every, epochs, every), epochs})
+    """The epochs after which a run is evaluated: every so many, and the last."""
+    return [*range(every, epochs, every), epochs]
 
 
 class Progress(NamedTuple):
@@ -255,7 +255,6 @@ def run(
     drawn, state = Draws(s, W, seed), algorithm.start(s, W)
     history: dict[str, list[float]] = {}
     weights_at: dict[int, np.ndarray] = {}
-    evaluations = evaluation_epochs(epochs, every)
     if since:
         state, history, weights_at = since.state, since.history, since.weights_at
         drawn.restore(since.position)
@@ -265,14 +264,14 @@ def run(
         at_times = epoch in (1, epochs // 4, epochs // 2, epochs)
         if at_times and (weights := result.weights) is not None:
             weights_at[int(epoch)] = to_host(weights)
-        if epoch in evaluations:
+        if t % (every * drawn.rounds) == 0 or epoch == epochs:  # in `evaluation_epochs`
             workers = scores_by_worker(s, test, result.state.W, model)
             numbers = summary(*workers)
             if (weights := result.weights) is not None:
                 numbers |= trust_summary(s, to_host(weights))
             for name, value in numbers.items():
                 history.setdefault(name, []).append(value)
-        if t == epochs * drawn.rounds:
+        if epoch == epochs:
             break
         if getattr(result, "resumable", True):
             after_round(lambda: Progress(result.state, drawn.position(), history, weights_at))  # noqa: B023

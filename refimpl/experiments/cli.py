@@ -23,6 +23,7 @@ from refimpl.experiments.watch import Board, show_progress
 from refimpl.experiments.words import duration, several
 from refimpl.process import reason, say
 from refimpl.related import schedules
+from refimpl.released import DIFFERENCES
 
 
 def main(task: str, argv: list[str] | None = None) -> int:
@@ -64,7 +65,7 @@ def prepare(task: str, args: argparse.Namespace) -> list[Config]:
 def configs(task: str, args: argparse.Namespace) -> list[Config]:
     """The grid: every rule, attack and seed, without repetitions."""
     fixed = {f.name: getattr(args, f.name) for f in dataclasses.fields(Config) if hasattr(args, f.name)}
-    fixed |= {"task": task, "released": tuple(args.released)}
+    fixed |= {"task": task, "released": tuple(name for name in DIFFERENCES if name in args.released)}
     fixed["graph"] = name_or_file(args.graph, graphs.GRAPHS, graphs.read_edges)
     fixed["graph_schedule"] = name_or_file(args.graph_schedule, schedules.SCHEDULES, schedules.read_rounds)
     names = itertools.product(args.rules, args.attacks, args.seeds)

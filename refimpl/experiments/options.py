@@ -15,7 +15,7 @@ from refimpl.attacks import ATTACKS
 from refimpl.experiments.atomic import make_folder
 from refimpl.experiments.presets import FIGURES, presets
 from refimpl.experiments.tasks import DTYPES, FEATURES, TASKS
-from refimpl.graphs import GRAPHS
+from refimpl.graphs import GRAPHS, parse_number
 from refimpl.optim import OPTIMIZERS
 from refimpl.process import reason
 from refimpl.related import SYSTEMS
@@ -109,7 +109,7 @@ def whole_number(least: int, most: int = 10**9) -> Any:
 
     def parse(text: str) -> int:
         try:
-            value = int(text)
+            value = parse_number(text, int)
         except ValueError:
             value = least - 1
         if not least <= value <= most:
@@ -125,7 +125,7 @@ def number(or_zero: bool = False) -> Any:
 
     def parse(text: str) -> float:
         try:
-            value = float(text)
+            value = parse_number(text, float)
         except ValueError:
             value = math.nan
         if not 0 <= value < math.inf or (value == 0 and not or_zero):
@@ -182,7 +182,10 @@ def parse(task: str, argv: list[str] | None) -> tuple[Parser, argparse.Namespace
     first = argparse.Namespace(**defaults | typed)
     if first.protocol == "released" and first.released:
         p.error("--protocol released has all differences, and --released names some: needs one of the two")
-    return p, argparse.Namespace(**defaults | presets(task, first) | typed, task=task)
+    try:
+        return p, argparse.Namespace(**defaults | presets(task, first) | typed, task=task)
+    except ValueError as error:
+        p.error(f"--released: {error}")
 
 
 def choice(group: Any, option: str, names: Iterable[str], help: str, **more: Any) -> None:

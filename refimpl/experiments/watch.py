@@ -71,7 +71,7 @@ def kind_of(config: Config) -> Config:
 
     Rules that score models take much longer than others, and without attackers more workers score.
     """
-    attack = "lies" if ATTACKS[config.attack].lies else ""
+    attack = "lies" if ATTACKS[config.attack].lies else "none"
     return replace(config, rule=method_of(config).kind, attack=attack, seed=0, epochs=0, lr=0.0, device=0)
 
 
