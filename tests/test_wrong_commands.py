@@ -105,6 +105,11 @@ SPAMBASE = {
     "--device: needs a whole number, 0 or more, got -1": ["--gpu --device -1"],
     "--device: needs a whole number, 0 or more, got first": ["--gpu --device first"],
     "--device chooses a GPU and needs --gpu": ["--device 1", "--device 7 --plain"],
+    # Addresses: what Dask's client does not take, it leaves with a traceback when the command has ended
+    **{
+        f"--cluster: needs host:port of a Dask scheduler, got {text or 'nothing'}": [f"--cluster '{text}'"]
+        for text in ("", ":", "here", "here:", ":8786", "here:port", "here:65536", "tls://here:8786", "ucx://")
+    },
     # Numbers
     "--lr: needs a number above 0, got 0": ["--lr 0"],
     "--lr: needs a number above 0, got 0.0": ["--lr 0.0"],

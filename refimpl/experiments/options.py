@@ -2,6 +2,7 @@
 
 import argparse
 import math
+import re
 import sys
 import textwrap
 from collections.abc import Iterable
@@ -136,6 +137,15 @@ def number(or_zero: bool = False) -> Any:
     return parse
 
 
+def address(text: str) -> str:
+    """The host and port of a Dask scheduler, which is reached by TCP."""
+    host, _, port = text.removeprefix("tcp://").rpartition(":")
+    if not re.fullmatch(r"[\w.-]+|\[[\w.:]+\]", host) or not port.isdecimal() or int(port) >= 2**16:
+        needs = "needs host:port of a Dask scheduler"
+        raise argparse.ArgumentTypeError(f"{needs}, got {format_typed(text)}")
+    return text
+
+
 def folder(text: str) -> Path:
     """The folder of that name, which need not be there."""
     if not text or not text.isprintable():
@@ -247,7 +257,8 @@ def machine(group: Any) -> None:
     add("--device", type=whole_number(0), default=0, metavar="K", help="which GPU")
     add("--jobs", type=whole_number(1), metavar="J", help="runs at a time (one per core; 1 with --gpu)")
     add("--threads", type=whole_number(1, 1000), metavar="K", help="of a run (its share of the cores)")
-    add("--cluster", metavar="ADDRESS", help="of a Dask scheduler that is given the runs: host:port")
+    scheduler = "of a Dask scheduler that is given the runs: host:port"
+    add("--cluster", type=address, metavar="ADDRESS", help=scheduler)
 
 
 def output(group: Any, task: str) -> None:
