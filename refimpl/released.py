@@ -249,7 +249,9 @@ def differences_of(task: str) -> list[str]:
 
 
 def require_compatible(differences: Collection[str]) -> None:
-    """Raises ValueError if a difference is named twice, or if two of them set one thing to two values."""
+    """Raises ValueError if a difference is unknown or named twice, or if two set one thing to two values."""
+    if unknown := [name for name in differences if name not in DIFFERENCES]:
+        raise ValueError(f"unknown difference {unknown[0]!r}, choose from {', '.join(DIFFERENCES)}")
     for one, other in itertools.combinations(differences, 2):
         if one == other:
             raise ValueError(f"a difference of the released code is on or off, got {one} twice")

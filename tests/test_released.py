@@ -235,11 +235,13 @@ def test_single_differences_and_what_is_typed_besides_counts_more():
     assert c.features == "standardised"
 
 
-@pytest.mark.parametrize("names", [("adam", "adam"), ("label-shards", "label-pairs")])
+@pytest.mark.parametrize("names", [("adam", "adam"), ("label-shards", "label-pairs"), ("adam", "eve")])
 def test_differences_that_contradict_each_other_are_refused(names):
     """Not the first, not the last, and a network is not changed twice."""
     for ask in (released.combined, lambda names: methods.find("average", names)):
-        with pytest.raises(ValueError, match=r"adam twice|contradict each other in partition"):
+        with pytest.raises(
+            ValueError, match=r"adam twice|contradict each other in partition|unknown difference 'eve'"
+        ):
             ask(names)
 
 

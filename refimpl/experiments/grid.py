@@ -91,7 +91,7 @@ def saved(config: Config, out: Path, data_dir: str | None = None) -> RunResult |
             raise ValueError("it is of another run")
         if result.data != data_digest(config.task, data_dir):
             raise ValueError("it is of other data")
-    except (OSError, ValueError, RecursionError) as error:  # the last by brackets without end
+    except (OSError, ValueError) as error:
         say(f"{path} is not used ({reason(error)}); now {set_aside(path).name}, and computed again")
         return None
     return result

@@ -59,11 +59,13 @@ def main(argv: list[str] | None = None) -> int:
 
 def title_of(group: Results, among: Results) -> str:
     """The title of a group: the task, and what tells it from others but for what a caption has anyway."""
+    task = group[0].config.task
+    title = TASKS[task].title if task in TASKS else task  # a user's own, in a script that is not run here
     in_caption = {"task", "workers", "attackers", "released"}
     more = [
         f"{name} {value}" for name, value in results.differing(group, among).items() if name not in in_caption
     ]
-    return ", ".join([TASKS[group[0].config.task].title, *more])
+    return ", ".join([title, *more])
 
 
 def draw(group: Results, title: str, folder: Path, suffix: str) -> None:
