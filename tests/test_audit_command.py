@@ -119,6 +119,7 @@ def test_a_full_disk_is_no_verdict():
     assert (done.returncode, done.stderr) == (report.NOT_JUDGED, "[Errno 28] No space left on device\n")
 
 
+@pytest.mark.slow
 def test_nothing_but_the_judged_file_is_run(tmp_path):
     """Not even a file beside it that is called like a module which the audit, or numpy, may import later."""
     (tmp_path / "mine.py").write_text("def first(W, f):\n    return W[0]\n")
