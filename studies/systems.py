@@ -20,6 +20,7 @@ from blocks import DOCS, write_blocks
 from refimpl import methods
 from refimpl.attacks import ATTACKS
 from refimpl.experiments.atomic import write
+from refimpl.experiments.options import Parser
 from refimpl.experiments.results import Results, as_csv, identity, read, read_all
 from refimpl.experiments.tables import kilobytes, names_run, rules_of, select
 from refimpl.experiments.tasks import TASKS
@@ -174,7 +175,7 @@ def panel(ax: Any, results: Results) -> None:
 
 
 def main(argv: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = Parser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     commands = parser.add_subparsers(dest="command", required=True)
     commands.add_parser("collect", help="runs -> CSV").add_argument("folders", nargs="+", type=Path)
     commands.add_parser("show", help="CSV -> docs/RESULTS.md and docs/systems.png")
@@ -184,7 +185,10 @@ def main(argv: list[str] | None = None) -> int:
         return 0
     if empty := [str(folder) for folder in options.folders if not any(folder.glob("*.json"))]:
         parser.error(f"needs folders with JSON files of runs, got none in {', '.join(empty)}")
-    print(f"{collect(options.folders)} runs in {CSV}")
+    try:
+        print(f"{collect(options.folders)} runs in {CSV}")
+    except ValueError as error:
+        parser.error(str(error))
     return 0
 
 

@@ -57,9 +57,14 @@ def prepare(task: str, args: argparse.Namespace) -> list[Config]:
         raise ValueError("--device chooses a GPU and needs --gpu")
     arrays.choose(args.gpu, args.device)  # says now what is missing
     runs = configs(task, args)
-    for config in sorted(runs, key=lambda c: c.seed):  # one seed's data at a time
-        run.check(run.prepare(config, args.data_dir))
+    check(runs, args.data_dir)
     return runs
+
+
+def check(runs: list[Config], data_dir: str | None) -> None:
+    """Raises ValueError, OSError or MemoryError if one of the runs cannot be computed."""
+    for config in sorted(runs, key=lambda c: c.seed):  # one seed's data at a time
+        run.check(run.prepare(config, data_dir))
 
 
 def configs(task: str, args: argparse.Namespace) -> list[Config]:
