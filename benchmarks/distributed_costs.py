@@ -27,9 +27,9 @@ from timing import DOCS, as_code, libraries, write_blocks
 from refimpl import algorithm, draws
 from refimpl.aggregate import adaptive_weights, combine
 from refimpl.experiments.options import HelpFormatter, Parser, whole_number
-from refimpl.experiments.process import ended
 from refimpl.experiments.tasks import TASKS
 from refimpl.optim import OPTIMIZERS
+from refimpl.process import ended
 
 ROOT = Path(__file__).parents[1]
 PAGE, EXAMPLE = DOCS / "engineering" / "SCALE.md", ROOT / "examples" / "mpi_peers.py"

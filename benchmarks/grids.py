@@ -31,9 +31,9 @@ from refimpl.aggregate import RULES
 from refimpl.experiments import cli, grid
 from refimpl.experiments.config import Config
 from refimpl.experiments.options import HelpFormatter, Parser, folder, parser, whole_number
-from refimpl.experiments.process import ended
 from refimpl.experiments.tasks import TASKS, build
 from refimpl.fast.engine import engine
+from refimpl.process import ended
 
 SIX = "--rules adaptive average medoid trimmed-mean median krum --attacks sign-flip arbitrary foe alie"
 # Options of the grid; epochs of the single run. MNIST's grid would take most of a day.

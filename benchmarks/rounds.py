@@ -37,10 +37,10 @@ from timing import libraries
 import refimpl
 from refimpl import algorithm, arrays, attacks, draws, graphs, models, train
 from refimpl.experiments.options import HelpFormatter, Parser, folder, whole_number
-from refimpl.experiments.process import ended
 from refimpl.experiments.tasks import DTYPES, TASKS
 from refimpl.fast import networks, parallel, plan
 from refimpl.fast.engine import engine
+from refimpl.process import ended
 
 # A worker's rows. Of MNIST's 6000 a part; with the risk on all of them, the part that takes about a second.
 ROWS = {

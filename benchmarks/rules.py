@@ -21,10 +21,10 @@ from timing import libraries
 from refimpl import attacks
 from refimpl.aggregate import RULES
 from refimpl.experiments.options import HelpFormatter, Parser, folder, whole_number
-from refimpl.experiments.process import ended
 from refimpl.experiments.tasks import DTYPES
 from refimpl.fast import distances
 from refimpl.fast.rules import TWINS, Twin, all_finite, combine_into
+from refimpl.process import ended
 
 SIZES = {"spambase": (10, 3, 1202), "har": (30, 13, 56806), "mnist": (10, 3, 130890), "100": (100, 40, 56806)}
 

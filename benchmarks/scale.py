@@ -21,9 +21,9 @@ import timing
 
 from refimpl import algorithm, draws, graphs, models, train
 from refimpl.experiments.options import HelpFormatter, Parser, folder, whole_number
-from refimpl.experiments.process import ended
 from refimpl.fast import parallel
 from refimpl.fast.engine import engine
+from refimpl.process import ended
 
 # Workers, neighbours besides oneself, hidden units.
 SWEEPS: dict[str, list[tuple[int, int, int]]] = {

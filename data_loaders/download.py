@@ -5,6 +5,7 @@ import hashlib
 import http.client
 import lzma
 import os
+import secrets
 import shutil
 import sys
 import threading
@@ -72,7 +73,7 @@ def fetch(url: str, path: Path, checksum: str, limit: int, instead: str = "", ti
     present = path.is_file()
     if present and digest(path, algorithm) == checksum:
         return path
-    part = path.with_name(f".{path.name}.{os.getpid()}.part")
+    part = path.with_name(f".{path.name}.{secrets.token_hex(8)}.part")  # a name that nobody can have prepared
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         _receive(url, part, limit, timeout)
@@ -97,26 +98,26 @@ def _receive(url: str, part: Path, limit: int, timeout: float) -> None:
 
     In a thread of its own: urllib would follow headers, chunk extensions and trailers without end.
     """
-    part.touch()  # now, so that a thread that we no longer wait for does not make it again
     start, done = time.monotonic(), Future[None]()
 
     def work() -> None:
         try:
-            _copy(url, part, limit, timeout)
+            _copy(url, file, limit, timeout)
             done.set_result(None)
         except BaseException as error:
             done.set_exception(error)
 
-    threading.Thread(target=work, daemon=True).start()
-    while not wait([done], 0.1).done:
-        if time.monotonic() - start > timeout + part.stat().st_size / SLOWEST:
-            raise TimeoutError(f"slower than {SLOWEST} bytes a second")
+    with part.open("xb", buffering=0) as file:  # which is closed to a thread that we no longer wait for
+        threading.Thread(target=work, daemon=True).start()
+        while not wait([done], 0.1).done:
+            if time.monotonic() - start > timeout + part.stat().st_size / SLOWEST:
+                raise TimeoutError(f"slower than {SLOWEST} bytes a second")
     done.result()
 
 
-def _copy(url: str, part: Path, limit: int, timeout: float) -> None:
-    """Copies the bytes at this address to the file `part`, however slowly they come."""
-    with part.open("r+b", buffering=0) as file, urllib.request.urlopen(url, timeout=timeout) as response:
+def _copy(url: str, file: IO[bytes], limit: int, timeout: float) -> None:
+    """Copies the bytes at this address to the file, however slowly they come."""
+    with urllib.request.urlopen(url, timeout=timeout) as response:
         total, got = response.length, 0
         if total is not None and total > limit:
             raise ValueError(f"needs at most {limit} bytes, the server announces {total}")

@@ -20,7 +20,7 @@ from refimpl.attacks import ATTACKS
 from refimpl.experiments.atomic import write
 from refimpl.experiments.figures import style_of
 from refimpl.experiments.options import HelpFormatter, Parser, folder, whole_number
-from refimpl.experiments.process import ended
+from refimpl.process import ended
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

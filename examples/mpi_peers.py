@@ -28,15 +28,24 @@ from typing import Any, NamedTuple
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from refimpl import algorithm, draws, peers, train
+from refimpl import algorithm, draws, peers, process, train
 from refimpl.aggregate import RULES
 from refimpl.algorithm import Setting, State
 from refimpl.attacks import ATTACKS
 from refimpl.experiments import cli, grid, tasks
-from refimpl.experiments.atomic import write
+from refimpl.experiments.atomic import set_aside, write
 from refimpl.experiments.config import Config
-from refimpl.experiments.options import HelpFormatter, Parser, choice, learning, network, number, whole_number
-from refimpl.experiments.run import check
+from refimpl.experiments.options import (
+    HelpFormatter,
+    Parser,
+    choice,
+    folder,
+    learning,
+    network,
+    number,
+    whole_number,
+)
+from refimpl.experiments.run import Run, check
 from refimpl.experiments.run import prepare as prepared
 from refimpl.experiments.tasks import TASKS
 from refimpl.experiments.words import several
@@ -122,9 +131,8 @@ class Own(NamedTuple):
     sizes: list[int]  # how many training rows each of all workers has
 
 
-def own_share(config: Config, data_dir: str | None, workers: np.ndarray) -> Own:
-    """Deals data and initial parameters as for a run in one process, and keeps what belongs to `workers`."""
-    whole = prepared(config, data_dir)
+def own_share(whole: Run, workers: np.ndarray) -> Own:
+    """Of a run in one process, with its data and initial parameters, keeps what belongs to `workers`."""
     check(whole)
     setting, test, W = whole.setting, whole.test, whole.W
     tests = [(test.X[mine], test.y[mine]) for mine in test.own[workers]]
@@ -171,13 +179,28 @@ def save(folder: Path, workers: np.ndarray, state: State, every: int) -> None:
 
 def saved(folder: Path, k: int) -> set[int]:
     """The rounds that worker k has been saved after."""
-    return {int(path.stem.partition("_round")[2]) for path in folder.glob(f"worker{k}_round*.npz")}
+    names = [path.stem.partition("_round")[2] for path in folder.glob(f"worker{k}_round*.npz")]
+    return {int(digits) for digits in names if digits.isdecimal()}
+
+
+def usable(folder: Path, k: int) -> set[int]:
+    """The rounds from which worker k can go on. A file that can't be read is set aside."""
+    found = saved(folder, k)
+    for t in sorted(found):
+        try:
+            load(folder, np.array([k]), t)
+        except Exception as error:  # a damaged zip can raise nearly anything
+            path = folder / f"worker{k}_round{t}.npz"
+            process.say(f"{path} is not used ({process.reason(error)}); now {set_aside(path).name}")
+            found.remove(t)
+    return found
 
 
 def load(folder: Path, workers: np.ndarray, t: int) -> State:
+    """The state of some workers after round t."""
     w, memory = [], []
     for k in workers:
-        with np.load(folder / f"worker{k}_round{t}.npz") as file:
+        with np.load(io.BytesIO((folder / f"worker{k}_round{t}.npz").read_bytes())) as file:
             w.append(file["w"])
             memory.append(file["memory"])
     return State(np.stack(w), np.stack(memory, axis=1), t)
@@ -197,8 +220,9 @@ def prepare(comm: Any, config: Config, args: Namespace) -> Share:
     reason = ""
     try:
         parts = peers.deal(config.workers, comm.size)
+        whole = prepared(config, args.data_dir)
         folder = grid.path_of(config, args.out, args.data_dir).with_suffix(f".hear-{args.hear}")
-        own = own_share(config, args.data_dir, parts[comm.rank])
+        own = own_share(whole, parts[comm.rank])
         hears = peers.channels(own.setting, args.hear)
         folder.mkdir(parents=True, exist_ok=True)
     except (ValueError, OSError) as error:
@@ -213,7 +237,7 @@ def run(comm: Any, config: Config, args: Namespace, share: Share) -> None:
     parts, own, hears, folder = share
     s, workers, every = own.setting, parts[comm.rank], max(args.checkpoint, config.workers)
     last = config.epochs * draws.rounds_per_epoch(own.sizes, config.batch_size)
-    done = comm.allgather(set.intersection(*(saved(folder, k) for k in workers)))
+    done = comm.allgather(set.intersection(*(usable(folder, k) for k in workers)))
     first = max(set.intersection(*done), default=0)
     state = load(folder, workers, first) if first else algorithm.start(s, own.W)
     channels = [Channel(comm, sends, parts, own.W, args.timeout) for sends in hears]
@@ -296,7 +320,7 @@ def parser(argv: list[str] | None) -> Parser:
     add = p.add_argument_group("the machine").add_argument
     add("--timeout", type=number(), default=60.0, metavar="S", help="seconds to wait for neighbours")
     add("--checkpoint", type=whole_number(1), default=100, metavar="T", help="in how many rounds; N or more")
-    add("--out", type=Path, default=Path("results/peers"), metavar="FOLDER", help="for the models")
+    add("--out", type=folder, default=Path("results/peers"), metavar="FOLDER", help="for the models")
     add("--data-dir", metavar="FOLDER", help="with the data (as shipped, or fetched once)")
     task = p.parse_known_args(argv)[0].dataset
     p.set_defaults(plain=True, **TASKS[task].defaults | {"rules": ["adaptive"], "attacks": ["none"]})
@@ -338,4 +362,4 @@ def main(argv: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(process.ended(main))

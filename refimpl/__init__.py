@@ -19,6 +19,7 @@ train.py      rounds, epochs and evaluation, with any engine
 methods.py    what a name after --rules means: a rule, a rule as the released code has it, or a system
 peers.py      a round in a process that holds some of the workers
 released.py   what the authors' released code does differently
+process.py    how a command ends: by a signal, into a closed pipe, on a full disk
 related/      the systems that the paper cites
 fast/         everything that exists only for speed
 experiments/  the paper's experiments from the command line

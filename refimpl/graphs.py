@@ -76,7 +76,7 @@ def read_edges(path: str | Path) -> list[tuple[int, int]]:
     edges = []
     for number, line in lines(path):
         try:
-            i, j = (int(word) for word in line.split())
+            i, j = (parse_number(word, int) for word in line.split())
         except ValueError:
             raise ValueError(f"{path}, line {number}: needs two worker numbers, got {line!r}") from None
         edges.append((i, j))
@@ -149,6 +149,13 @@ def parse_entry(what: str, text: str, table: dict[str, Any], more: str = "") -> 
         names = ", ".join(f"{key}:{e.number}" if e.number else key for key, e in table.items())
         raise ValueError(f"unknown {what} {text!r}: needs {names}{more}")
     try:
-        return entry, float(digits) if colon else entry.default
+        return entry, parse_number(digits, float) if colon else entry.default
     except ValueError:
         raise ValueError(f"{what} {name}:{entry.number} needs a number, got {digits!r}") from None
+
+
+def parse_number(text: str, kind: Callable[[str], Any]) -> Any:
+    """The int or float that the text writes. Raises ValueError, also for 1_0, which Python takes for 10."""
+    if "_" in text:
+        raise ValueError(f"needs digits alone, got {text!r}")
+    return kind(text)

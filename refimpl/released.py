@@ -6,6 +6,7 @@ its three tasks differ among themselves, see `differences_of`. Not taken over: t
 worker with the fewest rows has read them once, here when all have read as many rows as they hold together.
 """
 
+import itertools
 from collections.abc import Callable, Collection
 from functools import partial
 from typing import Any, NamedTuple
@@ -247,14 +248,28 @@ def differences_of(task: str) -> list[str]:
     return [name for name, difference in DIFFERENCES.items() if task in difference.tasks]
 
 
+def require_compatible(differences: Collection[str]) -> None:
+    """Raises ValueError if a difference is unknown or named twice, or if two set one thing to two values."""
+    if unknown := [name for name in differences if name not in DIFFERENCES]:
+        raise ValueError(f"unknown difference {unknown[0]!r}, choose from {', '.join(DIFFERENCES)}")
+    for one, other in itertools.combinations(differences, 2):
+        if one == other:
+            raise ValueError(f"a difference of the released code is on or off, got {one} twice")
+        a, b = DIFFERENCES[one], DIFFERENCES[other]
+        for mine, its in ((a.options, b.options), (a.rules, b.rules), (a.attacks, b.attacks)):
+            if clash := [name for name in mine if its.get(name, mine[name]) != mine[name]]:
+                raise ValueError(f"{one} and {other} contradict each other in {clash[0]}: needs one of them")
+
+
 def combined(differences: Collection[str]) -> Difference:
-    """The differences of these names as one, but for the network. Of two rules or attacks the first counts."""
+    """The differences of these names as one, but for the network. Raises ValueError if they contradict."""
+    require_compatible(differences)
     found = [DIFFERENCES[name] for name in differences]
     return Difference(
         ", ".join(difference.about for difference in found),
         options={name: value for difference in found for name, value in difference.options.items()},
-        rules={name: rule for difference in reversed(found) for name, rule in difference.rules.items()},
-        attacks={name: send for difference in reversed(found) for name, send in difference.attacks.items()},
+        rules={name: rule for difference in found for name, rule in difference.rules.items()},
+        attacks={name: send for difference in found for name, send in difference.attacks.items()},
         smooths=any(difference.smooths for difference in found),
         scores_previous=any(difference.scores_previous for difference in found),
         idle=any(difference.idle for difference in found),

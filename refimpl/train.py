@@ -4,7 +4,7 @@ A *round* is one pass of Algorithm 1's outer loop. An *epoch* is as many rounds 
 together as many rows as they hold. What an engine is, see `engine`; this file imports none but the plain one.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -74,16 +74,32 @@ def check_neighbourhoods(s: Setting, require: Callable[[int, int], None]) -> Non
 
 
 def check_labels(s: Setting) -> None:
-    """Raises ValueError unless every worker has a row, and every label is a class of the network."""
+    """Raises ValueError unless every worker has a row, and all rows fit the network."""
     if len(s.X) != len(s.graph) or list(map(len, s.X)) != (rows := sizes(s)):
         raise ValueError(f"each of the {len(s.graph)} workers needs samples and as many labels")
     if 0 in rows:
         raise ValueError(f"every worker needs a row to train on, got none for worker {rows.index(0)}")
-    low, high = min(int(y.min()) for y in s.y), max(int(y.max()) for y in s.y)
+    _check_fit(s.model, s.X, s.y)
+
+
+def check_held_out(s: Setting, test: HeldOut) -> None:
+    """Raises ValueError unless every worker has a row to be tested on, and all rows fit the network."""
+    if not (tested := test.own.any(axis=1)).all():
+        lacks = f"got none for worker {int(tested.argmin())}"
+        raise ValueError(f"every worker needs a row of its own to be tested on, {lacks}")
+    _check_fit(s.model, [test.X], [test.y])
+
+
+def _check_fit(model: Model, samples: Sequence[Array], labels: Sequence[Array]) -> None:
+    """Raises ValueError unless the network takes samples of this shape and has a class for every label."""
+    low, high = min(int(y.min()) for y in labels), max(int(y.max()) for y in labels)
     classes = high + 1
-    if isinstance(s.model, MLP | Network):
-        w = module_of(s.X[0]).zeros(s.model.layout.size, s.X[0].dtype)
-        classes = s.model.logits(w, s.X[0][:1]).shape[-1]
+    if isinstance(model, MLP | Network):
+        for X in samples:
+            if X.shape[1:] != model.sample:
+                raise ValueError(f"the network takes samples of shape {model.sample}, got {X.shape[1:]}")
+        w = module_of(samples[0]).zeros(model.layout.size, samples[0].dtype)
+        classes = model.logits(w, samples[0][:1]).shape[-1]
     if low < 0 or high >= classes:
         raise ValueError(f"labels must be 0 to {classes - 1}, got {low} to {high}")
 
@@ -203,8 +219,8 @@ def trust_summary(s: Setting, weights: np.ndarray) -> dict[str, float]:
 
 
 def evaluation_epochs(epochs: int, every: int) -> list[int]:
-    """The epochs after which a run is evaluated."""
-    return sorted({*range(every, epochs, every), epochs})
+    """The epochs after which a run is evaluated: every so many, and the last."""
+    return [*range(every, epochs, every), epochs]
 
 
 class Progress(NamedTuple):
@@ -235,12 +251,10 @@ def run(
     check(s)
     if not isinstance(epochs, int | np.integer) or epochs < 1:
         raise ValueError(f"needs a whole number of epochs, 1 or more, got {epochs!r}")
-    if not test.own.any(axis=1).all():
-        raise ValueError("every worker needs a row of its own to be tested on")
+    check_held_out(s, test)
     drawn, state = Draws(s, W, seed), algorithm.start(s, W)
     history: dict[str, list[float]] = {}
     weights_at: dict[int, np.ndarray] = {}
-    evaluations = evaluation_epochs(epochs, every)
     if since:
         state, history, weights_at = since.state, since.history, since.weights_at
         drawn.restore(since.position)
@@ -250,14 +264,14 @@ def run(
         at_times = epoch in (1, epochs // 4, epochs // 2, epochs)
         if at_times and (weights := result.weights) is not None:
             weights_at[int(epoch)] = to_host(weights)
-        if epoch in evaluations:
+        if t % (every * drawn.rounds) == 0 or epoch == epochs:  # in `evaluation_epochs`
             workers = scores_by_worker(s, test, result.state.W, model)
             numbers = summary(*workers)
             if (weights := result.weights) is not None:
                 numbers |= trust_summary(s, to_host(weights))
             for name, value in numbers.items():
                 history.setdefault(name, []).append(value)
-        if t == epochs * drawn.rounds:
+        if epoch == epochs:
             break
         if getattr(result, "resumable", True):
             after_round(lambda: Progress(result.state, drawn.position(), history, weights_at))  # noqa: B023

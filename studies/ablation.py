@@ -20,12 +20,12 @@ from refimpl.attacks import ATTACKS
 from refimpl.experiments import cli
 from refimpl.experiments.config import Config
 from refimpl.experiments.options import parse
-from refimpl.experiments.process import ended
-from refimpl.experiments.results import Results, describe_group, read
+from refimpl.experiments.results import Results, describe_group, groups, read
 from refimpl.experiments.statistics import CONFIDENCE, holm, paired_p
 from refimpl.experiments.tables import names_run
 from refimpl.experiments.tasks import TASKS
 from refimpl.experiments.words import several
+from refimpl.process import ended, reason
 from refimpl.released import DIFFERENCES, differences_of
 
 RULES = ["adaptive", "median", "krum"]  # the last two for the differences that are about them
@@ -64,6 +64,10 @@ def configs(task: str, argv: list[str]) -> tuple[list[Config], Any]:
         found |= {c: None for c in cli.configs(args.task, args) if concerns(line, c.rule, c.attack)}
     if args.cluster or args.gpu:
         parser.error("--cluster and --gpu are not for this script")
+    try:
+        cli.check(list(found), args.data_dir)
+    except (OSError, ValueError, MemoryError) as error:
+        parser.error(reason(error))
     if not args.dry_run:
         parser.need_folder(args.out)
     return list(found), args
@@ -134,7 +138,13 @@ def main(argv: list[str] | None = None) -> int:
             return 0
         results = cli.run_grid(todo, *how)
     elif Path(what).exists() and not options:
-        results = read(Path(what))
+        try:
+            results = read(Path(what))
+            for some in groups(results, ["task"]):
+                check(some)
+        except (OSError, ValueError) as error:
+            print(f"ablation.py: {reason(error)}", file=sys.stderr)
+            return 2
     elif what in ("-h", "--help"):
         print(__doc__)
         return 0
@@ -144,7 +154,6 @@ def main(argv: list[str] | None = None) -> int:
         return 2
     for task in names_run(results, "task", TASKS):
         some = [run for run in results if run.config.task == task]
-        check(some)
         seeds = len({run.config.seed for run in some})
         print(f"{describe_group(some, some[:1])}, {several(seeds, 'seed')}\n")
         for rule in names_run(some, "rule", RULES):

@@ -26,12 +26,13 @@ from refimpl.aggregate import RULES
 from refimpl.attacks import ATTACKS
 from refimpl.experiments import results
 from refimpl.experiments.config import Config
-from refimpl.experiments.process import ended
+from refimpl.experiments.options import Parser
 from refimpl.experiments.results import SETTING, Results, protocol
 from refimpl.experiments.statistics import interval, level_with
 from refimpl.experiments.tables import WIDTH
 from refimpl.experiments.tasks import TASKS
 from refimpl.experiments.words import several
+from refimpl.process import ended
 
 ROOT = Path(__file__).parents[1]
 BASELINES = ("average", "median", "trimmed-mean", "medoid", "krum")
@@ -322,7 +323,7 @@ def beside(settings: list[Setting], task: str, attackers: int, markdown: bool) -
 
 
 def main(argv: list[str] | None = None) -> int:
-    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p = Parser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("files", nargs="*", type=Path, help="CSV files of runs (docs/results)")
     p.add_argument("--markdown", action="store_true", help="tables for a document")
     options = p.parse_args(argv)

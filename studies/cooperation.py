@@ -28,12 +28,12 @@ from refimpl.experiments.atomic import write
 from refimpl.experiments.config import Config
 from refimpl.experiments.figures import drawing, style_of
 from refimpl.experiments.fingerprint import code_digest
-from refimpl.experiments.options import whole_number
-from refimpl.experiments.process import ended
+from refimpl.experiments.options import Parser, whole_number
 from refimpl.experiments.results import Results, RunResult, as_csv, read
 from refimpl.experiments.statistics import interval
 from refimpl.experiments.tasks import data_digest, standardise
 from refimpl.fast.engine import engine
+from refimpl.process import ended
 from refimpl.train import HeldOut
 
 CSV = DOCS / "results" / "cooperation.csv"
@@ -191,10 +191,11 @@ def panel(ax: Any, results: Results, varied: str, measure: str) -> None:
 
 
 def main(argv: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = Parser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--show", action="store_true", help="only the table, from the CSV")
     parser.add_argument("--repeats", type=whole_number(1), default=10, help="seeds (10)")
-    parser.add_argument("--jobs", type=int, default=joblib.cpu_count(), help="runs at a time (one per core)")
+    cores = joblib.cpu_count()
+    parser.add_argument("--jobs", type=whole_number(1), default=cores, help="runs at a time (one per core)")
     options = parser.parse_args(argv)
     if not options.show:
         different = {tuple(at.values()): at for *_, at in points()}

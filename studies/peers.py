@@ -21,7 +21,8 @@ from libraries import byzfl, flower, missing
 
 from refimpl.audit import Report, judge
 from refimpl.experiments.atomic import write
-from refimpl.experiments.process import ended
+from refimpl.experiments.options import Parser
+from refimpl.process import ended
 
 PAGE = DOCS / "PEERS.md"
 HEAD = """# Peers
@@ -157,7 +158,7 @@ def page() -> str:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = Parser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--write", action="store_true", help="write docs/PEERS.md instead of printing it")
     options = parser.parse_args(arguments)
     if absent := missing("byzfl", "flwr", "torch"):

@@ -30,8 +30,8 @@ from threadpoolctl import threadpool_limits
 import refimpl
 from refimpl.experiments.atomic import write
 from refimpl.experiments.options import Parser, whole_number
-from refimpl.experiments.process import ended, reason
 from refimpl.experiments.results import csv_text, read_rows
+from refimpl.process import ended, reason
 
 
 class Published(NamedTuple):

@@ -20,11 +20,12 @@ from refimpl import methods
 from refimpl.attacks import ATTACKS
 from refimpl.experiments.atomic import write
 from refimpl.experiments.figures import STRETCH, drawing
-from refimpl.experiments.process import ended
+from refimpl.experiments.options import Parser
 from refimpl.experiments.results import Results, as_csv, identity, read, read_all
 from refimpl.experiments.tables import kilobytes, names_run, rules_of, select
 from refimpl.experiments.tasks import TASKS
 from refimpl.experiments.words import several
+from refimpl.process import ended
 
 CSV, PAGE = DOCS / "results" / "systems.csv", DOCS / "results" / "systems.md"
 NEEDS = {name: methods.find(name).entry.needs for name in methods.names()}
@@ -191,7 +192,7 @@ def heat_map(ax: Any, results: Results, rules: list[str], attacks: list[str], me
 
 
 def main(argv: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = Parser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     commands = parser.add_subparsers(dest="command", required=True)
     commands.add_parser("collect", help="runs -> CSV").add_argument("folders", nargs="+", type=Path)
     commands.add_parser("show", help="CSV -> docs/results/systems.md")
@@ -201,7 +202,10 @@ def main(argv: list[str] | None = None) -> int:
         return 0
     if empty := [str(folder) for folder in options.folders if not any(folder.glob("*.json"))]:
         parser.error(f"needs folders with JSON files of runs, got none in {', '.join(empty)}")
-    print(f"{collect(options.folders)} runs in {CSV}")
+    try:
+        print(f"{collect(options.folders)} runs in {CSV}")
+    except ValueError as error:
+        parser.error(str(error))
     return 0
 
 

@@ -81,6 +81,21 @@ def test_what_it_does_not_know_is_answered_in_a_line(capsys):
     assert "python studies/ablation.py spambase" in capsys.readouterr().out
 
 
+def test_what_cannot_be_run_or_read_is_refused_in_a_line(tmp_path, capsys):
+    assert ablation.main([str(tmp_path)]) == 2
+    assert capsys.readouterr().err == f"ablation.py: {tmp_path} needs results of runs, and has none\n"
+    for options, said in (
+        ("--graph nosuch", "unknown graph 'nosuch'"),
+        ("--attackers 9", "krum needs n >= 2f"),
+    ):
+        with pytest.raises(SystemExit, match="2"):
+            ablation.main(["spambase", *options.split(), "--out", str(tmp_path / "out")])
+        err = capsys.readouterr().err
+        assert said in err
+        assert err.count("\n") == 1
+    assert not list(tmp_path.iterdir())
+
+
 @pytest.mark.slow
 def test_runs_of_a_folder_become_tables_and_a_mixture_is_refused(tmp_path, capsys):
     options = [
@@ -106,8 +121,9 @@ def test_runs_of_a_folder_become_tables_and_a_mixture_is_refused(tmp_path, capsy
     ablation.main(["spambase", *more, str(tmp_path / "more")])
     for path in (tmp_path / "more").glob("*.json"):
         shutil.copy(path, tmp_path / "runs")
-    with pytest.raises(ValueError, match="needs runs with the same epochs, got 1, 2"):
-        ablation.main([str(tmp_path / "runs")])
+    capsys.readouterr()
+    assert ablation.main([str(tmp_path / "runs")]) == 2
+    assert capsys.readouterr().err == "ablation.py: needs runs with the same epochs, got 1, 2\n"
 
 
 def test_a_dry_run_runs_nothing(tmp_path, capsys):

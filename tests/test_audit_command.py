@@ -2,6 +2,7 @@
 
 import io
 import json
+import os
 import subprocess
 import sys
 import textwrap
@@ -39,7 +40,23 @@ def rules(tmp_path, monkeypatch):
             """
         )
     )
+    (tmp_path / "raises.py").write_text(
+        textwrap.dedent(
+            """
+            def __getattr__(name):
+                raise RuntimeError(f"no {name}")
+
+            class Moody:
+                def __getattr__(self, name):
+                    raise SystemExit(0)
+
+            moody = Moody()
+            """
+        )
+    )
+    os.mkfifo(tmp_path / "pipe.py")
     monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.chdir(tmp_path)
     return tmp_path
 
 
@@ -88,6 +105,11 @@ def test_command_as_json(rules, capsys):
         (["my_rules:total", "--as", "krum", "--call", "exit()"], "--call 'exit()': SystemExit: None"),
         (["my_rules:total", "--as", "krum", "--form", "torch"], "--form torch needs torch"),
         (["my_rules:total", "--as", "krum", "--limit", "0"], "--limit needs a positive number of seconds"),
+        (["my_rules:total", "--as", "krum", "--limit", "1e12"], "--limit needs a positive number of seconds"),
+        (["my_rules:total", "--as", "krum", "--limit", "nan"], "--limit needs a positive number of seconds"),
+        (["raises.py:krum", "--as", "krum"], "raises.py does not give krum: RuntimeError: no krum"),
+        (["raises.py:moody.krum", "--as", "krum"], "raises.py does not give moody.krum: SystemExit: 0"),
+        (["pipe.py:krum", "--as", "krum"], "cannot import pipe.py: ValueError: not a file"),
     ],
 )
 def test_a_bad_command_line_is_one_line(rules, capsys, monkeypatch, arguments, message):
@@ -113,6 +135,24 @@ def test_a_reader_may_close_the_pipe():
     command = f"{sys.executable} -m refimpl.audit --list | head -1"
     done = subprocess.run(["bash", "-o", "pipefail", "-c", command], capture_output=True, text=True)
     assert (done.returncode, done.stdout.count("\n"), done.stderr) == (0, 1, "")
+
+
+def test_a_full_disk_is_no_verdict():
+    command = f"{sys.executable} -m refimpl.audit --list >/dev/full"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (report.NOT_JUDGED, "[Errno 28] No space left on device\n")
+
+
+@pytest.mark.slow
+def test_nothing_but_the_judged_file_is_run(tmp_path):
+    """Not even a file beside it that is called like a module which the audit, or numpy, may import later."""
+    (tmp_path / "mine.py").write_text("def first(W, f):\n    return W[0]\n")
+    for name in {*sys.stdlib_module_names, "hypothesis", "pytest", "torch", "cupy", "pandas", "IPython"}:
+        (tmp_path / f"{name}.py").write_text(f"print('{name} was run')\n")
+    command = [sys.executable, "-m", "refimpl.audit", str(tmp_path / "mine.py:first"), "--as", "krum"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 1, done.stderr
+    assert "was run" not in done.stdout + done.stderr
 
 
 def test_the_list_names_every_kind_and_variant(capsys):

@@ -17,7 +17,7 @@ from data_loaders.partition import PARTITIONS
 from refimpl import arrays, methods
 from refimpl.aggregate import RULES
 from refimpl.attacks import ATTACKS
-from refimpl.experiments import cli, grid
+from refimpl.experiments import cli, config, grid
 from refimpl.experiments.options import parser
 from refimpl.experiments.results import load
 from refimpl.graphs import GRAPHS, read_edges
@@ -90,6 +90,32 @@ def test_a_learning_rate_is_a_number_above_0(text):
 
 def test_a_seed_named_twice_is_one_run():
     assert [c.seed for c in configs("--rules adaptive --attacks foe --seeds 0 0 1 0")] == [0, 1]
+
+
+@pytest.mark.parametrize("name", ["a/b", "../esc", "a\\b", "x" * 81, "", "two\nlines"])
+@pytest.mark.parametrize("table", [RULES, ATTACKS], ids=["rule", "attack"])
+def test_a_name_that_no_file_can_have_is_refused_before_anything_is_computed(
+    table, name, tmp_path, capsys, monkeypatch
+):
+    monkeypatch.setitem(table, name, table["average" if table is RULES else "foe"])
+    chosen = ["--rules" if table is RULES else "--attacks", name]
+    with pytest.raises(SystemExit) as caught:
+        cli.main("spambase", [*chosen, "--out", str(tmp_path / "in" / "out")])
+    assert caught.value.code == 2
+    said = capsys.readouterr().err
+    assert said.endswith(f"printable and without / or \\, got {name!r}\n")
+    assert said.count("\n") == 1
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_name_may_be_as_long_as_a_file_can_have(tmp_path, monkeypatch):
+    """Both names, and the largest seed."""
+    longest = "x" * config.MOST_BYTES
+    monkeypatch.setitem(RULES, longest, RULES["local"])
+    monkeypatch.setitem(ATTACKS, longest, ATTACKS["foe"])
+    options = f"--rules {longest} --attacks {longest} --seeds {2**63 - 1} --epochs 1 --batch-size 500 --jobs 1"
+    assert cli.main("spambase", [*options.split(), "--out", str(tmp_path)]) == 0
+    assert len(list(tmp_path.glob("*.json"))) == 1
 
 
 def test_no_options_is_the_whole_grid():

@@ -159,6 +159,20 @@ def test_a_file_that_is_there_is_not_fetched_again(server, url, tmp_path):
     assert server.requests == ["/right"]
 
 
+def test_a_link_that_somebody_has_planted_in_a_shared_cache_is_not_followed(url, tmp_path, monkeypatch):
+    """Neither under the name that a process would choose by its number, nor if it is guessed."""
+    precious, cache = tmp_path / "precious", tmp_path / "cache"
+    precious.write_text("precious")
+    cache.mkdir()
+    (cache / f".file.{os.getpid()}.part").symlink_to(precious)
+    assert fetch(f"{url}/right", cache / "file", SHA256, 10**6).read_bytes() == CONTENT
+    monkeypatch.setattr(download.secrets, "token_hex", lambda _: "guessed")
+    (cache / ".other.guessed.part").symlink_to(precious)
+    with pytest.raises(DownloadError, match="File exists"):
+        fetch(f"{url}/right", cache / "other", SHA256, 10**6)
+    assert precious.read_text() == "precious"
+
+
 def test_a_damaged_file_is_fetched_again(url, tmp_path):
     path = tmp_path / "file"
     path.write_bytes(CONTENT[:-1])

@@ -593,6 +593,41 @@ def test_a_rule_of_ones_own_hears_every_sender(monkeypatch):
     assert sorted(seen) == [(3, 1, 2)] * 4 + [(3, 2, 2)]
 
 
+def overwrites(give):
+    """A rule that writes to its models, and to its risks, before it gives `give`."""
+
+    def compute(W, risks, own, f):
+        W[:] = W[::-1].copy() * 2
+        risks[:] = risks[::-1].copy()
+        return give(W, risks, own, f)
+
+    return compute
+
+
+@pytest.mark.parametrize("graph", GRAPHS)
+@pytest.mark.parametrize("name", OWN_RULES)
+def test_a_rule_that_writes_to_what_it_is_given_changes_nobody_elses(name, graph, monkeypatch):
+    rule = OWN_RULES[name]
+    monkeypatch.setitem(RULES, "mine", rule._replace(compute=overwrites(rule.compute)))
+    s = setting(ROWS, GRAPHS[graph], rule="mine", attack="foe")
+    assert assert_same_rounds(s, initial(s), seed=0, count=2) == 2
+
+
+@pytest.mark.parametrize("one_message", [False, True])
+@pytest.mark.parametrize("rule", ["adaptive", "average"])
+def test_an_attack_that_writes_to_what_it_is_given_changes_nobody_elses(rule, one_message, monkeypatch):
+    """The attacker comes last, so that the honest messages are adjacent and need no copy."""
+
+    def send(own, honest, signals):
+        own *= 3
+        honest *= 2
+        return -honest.mean(axis=0) if one_message else own
+
+    monkeypatch.setitem(ATTACKS, "mine", Attack(send, "overwrites", "-", "mine", one_message=one_message))
+    s = setting(ROWS, GRAPHS["complete"], rule=rule, attack="mine", attackers=np.array([6]))
+    assert assert_same_rounds(s, initial(s), seed=0, count=2) == 2
+
+
 def test_attackers_in_any_order_send_their_own_lies():
     s = setting(
         ROWS, GRAPHS["complete"], rule="inverse-risk", attack="arbitrary", attackers=np.array([5, 1, 3])

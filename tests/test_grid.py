@@ -123,11 +123,11 @@ def test_a_result_of_other_data_under_the_right_name_is_set_aside(folders, tmp_p
     "change",
     [
         {"X": np.ones((3, 2), "float32")},
-        {"X": np.ones((2, 3))},
+        {"X": np.ones((3, 1, 2))},
         {"X": np.ones((3, 2)).T[::-1].T * [1, 2]},
         {"y": np.array([0, 1, 1])},
         {"subject": np.array([1, 1, 2])},
-        {"X_test": np.ones((1, 2))},
+        {"X_test": np.ones((1, 2)), "y_test": np.array([0])},
     ],
 )
 def test_the_digest_sees_every_array_its_dtype_and_its_shape(change, monkeypatch):

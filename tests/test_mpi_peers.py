@@ -19,6 +19,7 @@ from test_peers import cases
 
 from refimpl import algorithm, train
 from refimpl.experiments import tasks
+from refimpl.experiments.run import prepare
 
 ROOT = Path(__file__).parents[1]
 EXAMPLE = ROOT / "examples" / "mpi_peers.py"
@@ -40,7 +41,7 @@ def test_a_rank_keeps_its_own_rows_and_frees_the_rest(example):
     tracemalloc.start()
     try:
         before = tracemalloc.get_traced_memory()[0]
-        own = example.own_share(config(), None, np.array([3]))
+        own = example.own_share(prepare(config()), np.array([3]))
         kept = tracemalloc.get_traced_memory()[0] - before
     finally:
         tracemalloc.stop()
@@ -63,6 +64,24 @@ def test_a_checkpoint_is_read_back_and_the_last_but_one_is_kept(example, tmp_pat
     for state in states[1:]:
         for a, b in zip(example.load(tmp_path, workers, state.t), state):
             np.testing.assert_array_equal(a, b)
+
+
+@pytest.mark.parametrize("damage", [lambda data: data[: len(data) // 2], lambda data: b"", lambda data: b"PK"])
+def test_a_damaged_checkpoint_is_set_aside_and_the_one_before_is_used(example, tmp_path, capsys, damage):
+    s, workers = setting(), np.array([2, 5])
+    for t in (10, 20):
+        example.save(
+            tmp_path, workers, algorithm.State(*algorithm.start(s, initial()[workers])[:2], t), every=10
+        )
+    (tmp_path / "worker2_roundabout.npz").write_text("no checkpoint")
+    path = tmp_path / "worker5_round20.npz"
+    path.write_bytes(damage(path.read_bytes()))
+    assert [example.usable(tmp_path, k) for k in workers] == [{10, 20}, {10}]
+    said = capsys.readouterr().err
+    assert said.startswith(f"{path} is not used (")
+    assert said.endswith("); now worker5_round20.npz.1.aside\n")
+    assert said.count("\n") == 1
+    assert example.usable(tmp_path, 5) == {10}
 
 
 def test_without_mpi4py_there_is_one_line(example, monkeypatch, capsys):
@@ -203,6 +222,7 @@ def test_ranks_that_wait_in_vain_say_for_whom(tmp_path):
         (["--workers", "3", "--attackers", "1"], "got 4 processes for 3 workers"),
         (["--rule", "krum", "--attackers", "4"], "krum needs n >= 2f + 3"),
         (["--rule", "mine"], "invalid choice: 'mine'"),
+        (["--graph", "nosuch"], "unknown graph 'nosuch'"),
         (["--protocol", "released"], "--released: peers do as the paper says"),
     ],
 )

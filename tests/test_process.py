@@ -1,6 +1,7 @@
 """How commands end when something outside of them fails or interferes."""
 
 import errno
+import io
 import json
 import os
 import re
@@ -14,10 +15,10 @@ from pathlib import Path
 import joblib
 import pytest
 
-from refimpl import experiments
-from refimpl.experiments import atomic, cli, grid, process, tasks
+from refimpl import experiments, process
+from refimpl.experiments import atomic, cli, grid, tasks
 from refimpl.experiments.options import parser
-from refimpl.experiments.process import ended, reason
+from refimpl.process import ended, reason
 
 EXAMPLE = Path(__file__).parents[1] / "examples" / "spambase.py"
 QUICK = "--epochs 1 --rules local average --attacks none --jobs 1 --out"
@@ -35,7 +36,7 @@ def raising(error):
 # Says and prints more than a pipe or a buffer holds.
 SCRIPT = """
 import sys
-from refimpl.experiments.process import ended, say
+from refimpl.process import ended, say
 
 def command():
     for i in range(20000):
@@ -85,6 +86,22 @@ def test_nobody_hears_what_is_said(tmp_path, redirection):
 def test_there_is_no_standard_output(tmp_path, redirection):
     status, out, _, end = run_script(tmp_path, redirection)
     assert (status, out, end) == (0, "", True)
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1", "utf-8"])
+def test_what_standard_output_cannot_encode_is_a_question_mark(monkeypatch, encoding):
+    stream = io.TextIOWrapper(io.BytesIO(), encoding, write_through=True)
+    monkeypatch.setattr(sys, "stdout", stream)
+    assert ended(lambda: print("0.86 \u00b10.02 \udcff")) is None
+    sign = "?" if encoding == "ascii" else "\u00b1"
+    assert stream.buffer.getvalue().decode(encoding) == f"0.86 {sign}0.02 ?\n"
+
+
+def test_a_picture_does_not_depend_on_windows(tmp_path, monkeypatch):
+    """A wrong name in MPLBACKEND ends the import of matplotlib, which draws our files without it."""
+    monkeypatch.setenv("MPLBACKEND", "nonsense")
+    assert ended(lambda: 0) == 0
+    assert "MPLBACKEND" not in os.environ
 
 
 def test_the_files_are_written_before_the_table_is_printed(tmp_path, monkeypatch, capsys):
@@ -151,7 +168,7 @@ def test_ctrl_c_while_data_are_loaded(tmp_path, monkeypatch, capsys):
 # A worker process that would sleep for a minute, and a parent that kills itself.
 ORPHAN = """
 import multiprocessing, os, signal, time
-from refimpl.experiments.process import end_with_parent
+from refimpl.process import end_with_parent
 
 def work():
     end_with_parent()
@@ -177,8 +194,9 @@ def ignores_ctrl_c():
 
 def test_ctrl_c_is_left_to_the_command():
     """A worker process could only print a traceback of where it happened to be."""
+    before = signal.getsignal(signal.SIGINT)  # ignored already if we were started by nohup
     assert joblib.Parallel(2)(joblib.delayed(ignores_ctrl_c)() for _ in range(2)) == [True, True]
-    assert signal.getsignal(signal.SIGINT) is not signal.SIG_IGN
+    assert signal.getsignal(signal.SIGINT) is before
 
 
 def test_a_process_that_a_user_has_started_outlives_its_parent(monkeypatch):

@@ -7,10 +7,10 @@ from numpy.testing import assert_allclose, assert_array_equal
 from problems import MODEL, ROWS, cast, held_out, initial, local_data, sends, setting
 from related_problems import BAND, DENSE, WHOLE, D, Quadratic, batches, graph_for, mu, run
 
-from refimpl import algorithm, draws, related, train
+from refimpl import algorithm, draws, graphs, related, train
 from refimpl.arrays import module_of
 from refimpl.attacks import ATTACKS
-from refimpl.related import SYSTEMS
+from refimpl.related import SYSTEMS, rounds
 
 SCREENING = [
     *(
@@ -259,3 +259,14 @@ def test_the_averages_of_multi_task_fit_any_number_of_parameters():
     L = result.state.memory.swapaxes(0, 1).reshape(7, 9)
     assert (L[:, :7] > 0.25).all()  # a quarter of the 1 they began with is left
     assert not L[:, 7:].any()
+
+
+@pytest.mark.parametrize("graph", [graphs.complete(7), BAND], ids=["complete", "band"])
+def test_a_system_cannot_write_to_what_others_hear(graph):
+    def greedy(h):
+        h.models[h.others] = 0
+        return h.models[h.own]
+
+    s = setting(graph=graph)
+    with pytest.raises(ValueError, match="read-only"):
+        rounds.step_then_mix(s, algorithm.start(s, initial()), batches(s, 1)[0], None, greedy)

@@ -9,7 +9,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from problems import GRAPHS, MODEL, SIZES, after, initial, oracle_rounds, setting
 
-from refimpl import aggregate, algorithm, draws, layers, released, train
+from refimpl import aggregate, algorithm, draws, layers, methods, released, train
 from refimpl.engine import Engine
 from refimpl.experiments import cli, grid, tasks
 from refimpl.experiments.options import parse
@@ -230,9 +230,19 @@ def test_the_protocol_is_all_differences_of_the_task():
 
 
 def test_single_differences_and_what_is_typed_besides_counts_more():
-    c = config("spambase", "--released adam smoothed-risk --lr 0.1")
-    assert (c.released, c.optimizer, c.lr, c.risk) == (("adam", "smoothed-risk"), "adam", 0.1, "batch")
+    c = config("spambase", "--released adam smoothed-risk --lr 0.1")  # whose order does not matter
+    assert (c.released, c.optimizer, c.lr, c.risk) == (("smoothed-risk", "adam"), "adam", 0.1, "batch")
     assert c.features == "standardised"
+
+
+@pytest.mark.parametrize("names", [("adam", "adam"), ("label-shards", "label-pairs"), ("adam", "eve")])
+def test_differences_that_contradict_each_other_are_refused(names):
+    """Not the first, not the last, and a network is not changed twice."""
+    for ask in (released.combined, lambda names: methods.find("average", names)):
+        with pytest.raises(
+            ValueError, match=r"adam twice|contradict each other in partition|unknown difference 'eve'"
+        ):
+            ask(names)
 
 
 def test_differences_reach_the_engine_and_the_network():

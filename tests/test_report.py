@@ -6,9 +6,10 @@ import io
 import json
 import shutil
 import sys
+from dataclasses import replace
 
 import pytest
-from some_results import with_options
+from some_results import GRID, with_options
 
 from refimpl.experiments import cli, figures, report, results
 from refimpl.experiments.tables import select
@@ -119,3 +120,13 @@ def test_a_rule_that_is_not_in_the_package_is_not_left_out_in_silence(runs_folde
     assert "own.json: not as it was written" in said_of(tmp_path, capsys)
     (tmp_path / "own.json").write_text(json.dumps(content | {"sha256": results.seal(content)}))
     assert "needs runs of the package's own rules, got own" in said_of(tmp_path, capsys)
+
+
+def test_a_task_of_a_users_script_has_a_report(tmp_path, capsys):
+    """Its title is in the script, which is not run here, so the task's name stands for it."""
+    run = with_options(GRID[0], task="mine")
+    (tmp_path / "run.json").write_text(results.as_json(run))
+    assert report.main([str(tmp_path)]) == 0
+    assert capsys.readouterr().out.startswith("task mine, ")
+    (tmp_path / "edited.json").write_text(results.as_json(replace(run, code="another")))
+    assert said_of(tmp_path, capsys).endswith("needs entries of the tables here, got task mine\n")

@@ -143,6 +143,28 @@ def test_other_columns_are_refused_in_a_line(tmp_path, capsys):
     assert said.endswith("data version code, got a difference in data, datum\n")
 
 
+@pytest.mark.parametrize(
+    ("damage", "said"),
+    [
+        (lambda text: text[:-80], "runs.csv needs 36 cells in each row, got others in row 2"),
+        (lambda text: text.replace("\n", ",more\n").replace("code,more", "code"), "got others in row 1"),
+        (lambda text: text + "\udcff", "runs.csv needs to be a CSV file, got 'utf-8' codec can't decode"),
+        (lambda text: text + '"' + "x" * 200_000, "runs.csv needs to be a CSV file, got field larger than"),
+        (lambda text: text.replace(",10,", ",ten,"), "runs.csv, row 1: invalid literal for int"),
+        (lambda text: text.replace("adaptive", "../up"), "runs.csv, row 1: results are filed under a name"),
+    ],
+)
+def test_a_damaged_csv_file_is_refused_in_a_line(damage, said, tmp_path, capsys):
+    text = damage(as_csv(GRID[:2])).encode("utf-8", "surrogateescape")
+    (tmp_path / "runs.csv").write_bytes(text)
+    assert said in report_says(tmp_path / "runs.csv", capsys)
+
+
+def test_brackets_without_end_are_refused_in_a_line(tmp_path, capsys):
+    (tmp_path / "run.json").write_text("[" * 200_000)
+    assert "run.json needs to be JSON, got maximum recursion depth" in report_says(tmp_path, capsys)
+
+
 def test_a_folder_becomes_a_csv_file_and_gives_the_same_table(runs_folder, tmp_path, capsys):
     assert report.main([str(runs_folder), "--format", "runs"]) == 0
     (tmp_path / "runs.csv").write_text(capsys.readouterr().out)

@@ -82,8 +82,16 @@ def test_two_configurations_of_a_run_are_refused(systems, runs):
 def test_a_folder_without_runs_is_named(systems, tmp_path, capsys):
     with pytest.raises(SystemExit, match="2"):
         systems.main(["collect", str(tmp_path / "none")])
-    line = capsys.readouterr().err.splitlines()[-1]
+    (line,) = capsys.readouterr().err.splitlines()
     assert line.endswith(f"needs folders with JSON files of runs, got none in {tmp_path / 'none'}")
+
+
+def test_a_file_that_is_no_json_is_named(systems, tmp_path, capsys):
+    (tmp_path / "run.json").write_bytes(b"\xff")
+    with pytest.raises(SystemExit, match="2"):
+        systems.main(["collect", str(tmp_path)])
+    (line,) = capsys.readouterr().err.splitlines()
+    assert f"{tmp_path / 'run.json'} needs to be JSON" in line
 
 
 def test_who_was_not_run_under_all_attacks_comes_last(systems, runs):

@@ -3,6 +3,7 @@
 import copy
 import itertools
 import json
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -224,6 +225,22 @@ def test_a_run_may_be_evaluated_less_often():
         assert seldom.history[name] == [column[3], column[7], column[8]]
     assert list(seldom.weights_at) == list(often.weights_at)  # also after epochs that are not evaluated
     assert seldom.accuracy == often.accuracy
+
+
+def test_the_number_of_epochs_costs_no_memory():
+    """Not even a number for each: a billion of them would be tens of gigabytes before the first round."""
+    s, test, W = setting(), held_out(local_data()), initial()
+
+    def stop(progress):
+        raise InterruptedError
+
+    tracemalloc.start()
+    try:
+        with pytest.raises(InterruptedError):
+            train.run(s, test, W, 0, 10**6, after_round=stop)
+        assert tracemalloc.get_traced_memory()[1] < 10**7
+    finally:
+        tracemalloc.stop()
 
 
 # --- Going on after a stop ------------------------------------------------------------------------------------

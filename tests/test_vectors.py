@@ -354,6 +354,37 @@ def test_a_file_that_cannot_be_used_is_one_line_and_status_2(tmp_path, capsys, c
     assert printed.out == ""
 
 
+@pytest.mark.parametrize("what", ["answers", "vectors"])
+def test_a_pipe_is_refused_and_not_waited_for(tmp_path, capsys, monkeypatch, what):
+    os.mkfifo(tmp_path / "rules.json")
+    (tmp_path / "answers.json").write_text(json.dumps(answers("rules")))
+    asked = {"answers": ["rules.json"], "vectors": ["answers.json", "--vectors", "."]}[what]
+    monkeypatch.chdir(tmp_path)
+    assert vectors.main(["check", *asked]) == 2
+    assert capsys.readouterr().err == f"refimpl.vectors: cannot read {what} rules.json: not a file\n"
+
+
+@pytest.mark.parametrize("content", [{}, {"version": 1, "cases": [{"id": "a"}], "errors": []}])
+def test_a_folder_of_other_files_is_refused_in_a_line(tmp_path, capsys, content):
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "rules.json").write_text(json.dumps(content))
+    assert check(tmp_path, answers("rules"), "--vectors", str(tmp_path / "other")) == 2
+    said = capsys.readouterr().err
+    assert "rules.json needs to be a vector file, but has no '" in said
+    assert said.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("redirection", "status", "said"),
+    [("| true", 141, ""), (">/dev/full", 2, "[Errno 28] No space left on device\n")],
+)
+def test_the_command_ends_quietly_where_nothing_can_be_printed(tmp_path, redirection, status, said):
+    many = f"{vectors.FOLDER}/rules.json " * 20
+    command = f"{sys.executable} -m refimpl.vectors check {many} {redirection}; exit ${{PIPESTATUS[0]}}"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (status, said)
+
+
 def test_a_wrong_first_answer_is_not_hidden_by_a_second(tmp_path, capsys):
     content = answers("rules")
     first = copy.deepcopy(content["cases"][0])

@@ -73,6 +73,7 @@ SPAMBASE = {
     "--epochs: needs a whole number, 1 or more, got inf": ["--epochs inf"],
     "--epochs: needs a whole number, 1 or more, got nan": ["--epochs nan"],
     "--epochs: needs a whole number, 1 or more, got 0x10": ["--epochs 0x10"],
+    "--epochs: needs a whole number, 1 or more, got 1_0": ["--epochs 1_0"],
     "--epochs: needs a whole number, 1 or more, got nothing": ["--epochs ''", "--epochs=", "--epochs ' '"],
     "--epochs: needs a whole number, 1 or more, got '5'": ["--epochs \"'5'\""],
     "--epochs: needs a whole number, up to 1000000000, got 1000000001": ["--epochs 1000000001"],
@@ -106,6 +107,11 @@ SPAMBASE = {
     "--device: needs a whole number, 0 or more, got -1": ["--gpu --device -1"],
     "--device: needs a whole number, 0 or more, got first": ["--gpu --device first"],
     "--device chooses a GPU and needs --gpu": ["--device 1", "--device 7 --plain"],
+    # Addresses: what Dask's client does not take, it leaves with a traceback when the command has ended
+    **{
+        f"--cluster: needs host:port of a Dask scheduler, got {text or 'nothing'}": [f"--cluster '{text}'"]
+        for text in ("", ":", "here", "here:", ":8786", "here:port", "here:65536", "tls://here:8786", "ucx://")
+    },
     # Numbers
     "--lr: needs a number above 0, got 0": ["--lr 0"],
     "--lr: needs a number above 0, got 0.0": ["--lr 0.0"],
@@ -118,6 +124,7 @@ SPAMBASE = {
     "--lr: needs a number above 0, got nan": ["--lr nan"],
     "--lr: needs a number above 0, got 0,01": ["--lr 0,01"],
     "--lr: needs a number above 0, got 1e-999": ["--lr 1e-999"],
+    "--lr: needs a number above 0, got 0_1": ["--lr 0_1"],
     "--lr: needs a number above 0, got nothing": ["--lr ''"],
     f"--lr: needs a number above 0, got {NINES[:40]}...": [f"--lr {NINES}{NINES}"],
     "--lr: expected one argument": ["--lr"],
@@ -127,6 +134,15 @@ SPAMBASE = {
     "--l2: needs a number of 0 or more, got little": ["--l2 little"],
     "--released: invalid choice: 'nonsense'": ["--released nonsense", "--released adam nonsense"],
     "--released: expected at least one argument": ["--released"],
+    "--released: a difference of the released code is on or off, got sigmoid-outputs twice": [
+        "--released sigmoid-outputs adam sigmoid-outputs"
+    ],
+    "--released: tensor-signals and small-tensor-signals contradict each other in arbitrary": [
+        "--released tensor-signals small-tensor-signals"
+    ],
+    "--released: label-pairs and label-shards contradict each other in partition": [
+        "--released adam label-pairs label-shards"
+    ],
     "--protocol: invalid choice: 'theirs'": ["--protocol theirs"],
     "--figure: invalid choice: '1'": ["--figure 1"],
     "--repeats: needs a whole number, 1 or more, got 0": ["--repeats 0"],
@@ -182,6 +198,13 @@ SPAMBASE = {
     "needs a probability 0 <= p <= 1, got p=-0.1": [f"{SOME} --graph erdos-renyi:-0.1"],
     "needs a probability 0 <= p <= 1, got p=nan": [f"{SOME} --graph erdos-renyi:nan"],
     "graph erdos-renyi:P needs a number, got ''": [f"{SOME} --graph erdos-renyi:"],
+    "graph regular:DEGREE needs a number, got '0_4'": [f"{SOME} --graph regular:0_4"],
+    "schedule exponential:PEERS needs a whole number, 1 to 9, got 1e+09": [
+        "--rules sgp --graph-schedule exponential:1e9"
+    ],
+    "d-psgd: needs a schedule of at most 100000 rounds to look at, got 19000000": [
+        "--rules d-psgd --attacks none --graph-schedule thinned:0.5 --epochs 1000000"
+    ],
     "graph erdos-renyi:P needs a number, got 'half'": [f"{SOME} --graph erdos-renyi:half"],
     "random_regular needs a whole 0 <= degree < n": [
         f"{SOME} --graph regular:{degree}" for degree in ("10", "-2", "2.5", "inf", "nan", "1e30")

@@ -25,7 +25,10 @@ from refimpl.audit.judge import judge
 from refimpl.audit.kinds import KINDS
 from refimpl.audit.report import NOT_JUDGED, WIDTH, Report
 from refimpl.audit.variants import VARIANTS
+from refimpl.process import ended
 from refimpl.vectors import InputError
+
+MOST_SECONDS = 86400  # of a limit; no clock can wait for 1e12
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -37,8 +40,9 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         if not (options.target and options.kind):
             raise InputError("needs MODULE:FUNCTION and --as KIND, or --list")
-        if not options.limit > 0:
-            raise InputError(f"--limit needs a positive number of seconds, got {options.limit:g}")
+        if not 0 < options.limit <= MOST_SECONDS:
+            needs = f"--limit needs a positive number of seconds, up to {MOST_SECONDS}"
+            raise InputError(f"{needs}, got {options.limit:g}")
         here = importlib.import_module("refimpl.audit.__main__")  # a new process knows it by this name only
         report = in_a_child(here.judged, options)
     except InputError as error:
@@ -124,9 +128,12 @@ def load(target: str, call: str | None) -> Callable:
     module = _module(where)
     found: Any = module
     for part in name.split("."):
-        if not hasattr(found, part):
-            raise InputError(f"{where} has no {name}")
-        found = getattr(found, part)
+        try:
+            found = getattr(found, part)
+        except AttributeError:
+            raise InputError(f"{where} has no {name}") from None
+        except (Exception, SystemExit) as error:  # of a module's own __getattr__
+            raise InputError(f"{where} does not give {name}: {in_a_line(error)}") from None
     if call:
         try:
             found = eval(call, {"np": np, **vars(module)})
@@ -142,6 +149,8 @@ def _module(where: str) -> ModuleType:
     try:
         if not where.endswith(".py"):
             return importlib.import_module(where)
+        if Path(where).exists() and not Path(where).is_file():
+            raise ValueError("not a file")  # a pipe would keep us waiting
         spec = importlib.util.spec_from_file_location(Path(where).stem, where)
         assert spec
         assert spec.loader
@@ -154,4 +163,4 @@ def _module(where: str) -> ModuleType:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(ended(main, failed=NOT_JUDGED))

@@ -19,13 +19,12 @@ options.py      the command line's options
 cli.py          the command line
 words.py        numbers in words
 atomic.py       files that are there in full or not at all
-process.py      signals, closed pipes, full disks
 """
 
 from importlib.util import find_spec
 from pathlib import Path
 
-from refimpl.experiments.process import ended
+from refimpl.process import ended
 
 
 def require_own_loaders(found: str | None) -> None:

@@ -18,7 +18,7 @@ from refimpl import train
 from refimpl.algorithm import State
 from refimpl.arrays import to_host
 from refimpl.experiments.atomic import set_aside, write
-from refimpl.experiments.process import reason, say
+from refimpl.process import reason, say
 from refimpl.released import Averaging
 
 EVERY = 20  # seconds

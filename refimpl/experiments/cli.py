@@ -17,12 +17,13 @@ from refimpl.experiments.atomic import write
 from refimpl.experiments.config import Config
 from refimpl.experiments.options import parse
 from refimpl.experiments.presets import ACCURACY, FIGURES
-from refimpl.experiments.process import reason, say
 from refimpl.experiments.results import Results, config_cells, csv_text, protocol
 from refimpl.experiments.tasks import TASKS
 from refimpl.experiments.watch import Board, show_progress
 from refimpl.experiments.words import duration, several
+from refimpl.process import reason, say
 from refimpl.related import schedules
+from refimpl.released import DIFFERENCES
 
 
 def main(task: str, argv: list[str] | None = None) -> int:
@@ -58,15 +59,20 @@ def prepare(task: str, args: argparse.Namespace) -> list[Config]:
     runs = configs(task, args)
     for config in runs:
         registry.check(config)
-    for config in sorted(runs, key=lambda c: c.seed):  # one seed's data at a time
-        run.check(run.prepare(config, args.data_dir))
+    check(runs, args.data_dir)
     return runs
+
+
+def check(runs: list[Config], data_dir: str | None) -> None:
+    """Raises ValueError, OSError or MemoryError if one of the runs cannot be computed."""
+    for config in sorted(runs, key=lambda c: c.seed):  # one seed's data at a time
+        run.check(run.prepare(config, data_dir))
 
 
 def configs(task: str, args: argparse.Namespace) -> list[Config]:
     """The grid: every rule, attack and seed, without repetitions."""
     fixed = {f.name: getattr(args, f.name) for f in dataclasses.fields(Config) if hasattr(args, f.name)}
-    fixed |= {"task": task, "released": tuple(args.released)}
+    fixed |= {"task": task, "released": tuple(name for name in DIFFERENCES if name in args.released)}
     fixed["graph"] = name_or_file(args.graph, graphs.GRAPHS, graphs.read_edges)
     fixed["graph_schedule"] = name_or_file(args.graph_schedule, schedules.SCHEDULES, schedules.read_rounds)
     names = itertools.product(args.rules, args.attacks, args.seeds)

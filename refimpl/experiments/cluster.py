@@ -3,7 +3,7 @@
 A run's configuration goes to a worker that is free, and the file that the run makes comes back and is written
 here, as if it had been made here. What all runs have in common, the data sets and the entries that a user has
 added to the tables, goes to each worker once, also to one that joins later. The runs of a worker that dies are
-given to the others.
+given to the others, from their first round: no checkpoints are kept.
 """
 
 import functools

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from refimpl.attacks import ATTACKS
 
 Edges = tuple[tuple[int, int], ...]
+MOST_BYTES = 80  # of a name: a file has two of them and a little more in its own, of 255 at most
 
 
 @dataclass(frozen=True)
@@ -32,6 +33,13 @@ class Config:
     plain: bool = False  # run the specification itself
     gpu: bool = False
     device: int = 0  # which GPU
+
+    def __post_init__(self) -> None:
+        """Raises ValueError if a name from the user's tables cannot stand in the name of a file."""
+        for name in (self.task, self.rule, self.attack):
+            if not name.isprintable() or set(name) & set("/\\") or not 0 < len(name.encode()) <= MOST_BYTES:
+                needs = f"a name of 1 to {MOST_BYTES} bytes, printable and without / or \\"
+                raise ValueError(f"results are filed under {needs}, got {name!r}")
 
     @property
     def name(self) -> str:

@@ -24,11 +24,11 @@ from refimpl.experiments import checkpoints, results, watch
 from refimpl.experiments.atomic import set_aside, write
 from refimpl.experiments.config import Config
 from refimpl.experiments.fingerprint import code_of, fingerprint
-from refimpl.experiments.process import end_with_parent, reason, say
 from refimpl.experiments.registry import Added, added, install
 from refimpl.experiments.results import RunResult
 from refimpl.experiments.run import AfterRound, compute, prepare
 from refimpl.experiments.tasks import data_digest
+from refimpl.process import end_with_parent, reason, say
 
 
 def run(config: Config, data_dir: str | None = None, threads: int = 1, path: Path | None = None) -> RunResult:
@@ -91,7 +91,7 @@ def saved(config: Config, out: Path, data_dir: str | None = None) -> RunResult |
             raise ValueError("it is of another run")
         if result.data != data_digest(config.task, data_dir):
             raise ValueError("it is of other data")
-    except (OSError, ValueError, RecursionError) as error:  # the last by brackets without end
+    except (OSError, ValueError) as error:
         say(f"{path} is not used ({reason(error)}); now {set_aside(path).name}, and computed again")
         return None
     return result

@@ -3,6 +3,7 @@
 import argparse
 import difflib
 import math
+import re
 import sys
 import textwrap
 from collections.abc import Iterable
@@ -15,10 +16,10 @@ from refimpl.aggregate import RULES
 from refimpl.attacks import ATTACKS
 from refimpl.experiments.atomic import make_folder
 from refimpl.experiments.presets import FIGURES, presets
-from refimpl.experiments.process import reason
 from refimpl.experiments.tasks import DTYPES, FEATURES, TASKS
-from refimpl.graphs import GRAPHS
+from refimpl.graphs import GRAPHS, parse_number
 from refimpl.optim import OPTIMIZERS
+from refimpl.process import reason
 from refimpl.related import SYSTEMS
 from refimpl.related.schedules import SCHEDULES
 from refimpl.released import DIFFERENCES
@@ -118,7 +119,7 @@ def whole_number(least: int, most: int = 10**9) -> Any:
 
     def parse(text: str) -> int:
         try:
-            value = int(text)
+            value = parse_number(text, int)
         except ValueError:
             value = least - 1
         if not least <= value <= most:
@@ -134,7 +135,7 @@ def number(or_zero: bool = False) -> Any:
 
     def parse(text: str) -> float:
         try:
-            value = float(text)
+            value = parse_number(text, float)
         except ValueError:
             value = math.nan
         if not 0 <= value < math.inf or (value == 0 and not or_zero):
@@ -143,6 +144,15 @@ def number(or_zero: bool = False) -> Any:
         return value
 
     return parse
+
+
+def address(text: str) -> str:
+    """The host and port of a Dask scheduler, which is reached by TCP."""
+    host, _, port = text.removeprefix("tcp://").rpartition(":")
+    if not re.fullmatch(r"[\w.-]+|\[[\w.:]+\]", host) or not port.isdecimal() or int(port) >= 2**16:
+        needs = "needs host:port of a Dask scheduler"
+        raise argparse.ArgumentTypeError(f"{needs}, got {format_typed(text)}")
+    return text
 
 
 def folder(text: str) -> Path:
@@ -191,7 +201,10 @@ def parse(task: str, argv: list[str] | None) -> tuple[Parser, argparse.Namespace
     first = argparse.Namespace(**defaults | typed)
     if first.protocol == "released" and first.released:
         p.error("--protocol released has all differences, and --released names some: needs one of the two")
-    return p, argparse.Namespace(**defaults | presets(task, first) | typed, task=task)
+    try:
+        return p, argparse.Namespace(**defaults | presets(task, first) | typed, task=task)
+    except ValueError as error:
+        p.error(f"--released: {error}")
 
 
 def choice(group: Any, option: str, names: Iterable[str], help: str, **more: Any) -> None:
@@ -253,7 +266,8 @@ def machine(group: Any) -> None:
     add("--device", type=whole_number(0), default=0, metavar="K", help="which GPU")
     add("--jobs", type=whole_number(1), metavar="J", help="runs at a time (one per core; 1 with --gpu)")
     add("--threads", type=whole_number(1, 1000), metavar="K", help="of a run (its share of the cores)")
-    add("--cluster", metavar="ADDRESS", help="of a Dask scheduler that is given the runs: host:port")
+    scheduler = "of a Dask scheduler that is given the runs: host:port"
+    add("--cluster", type=address, metavar="ADDRESS", help=scheduler)
 
 
 def output(group: Any, task: str) -> None:

@@ -35,10 +35,12 @@ TABLES: dict[str, dict[str, Any]] = {
 
 
 def entries(config: Config) -> list[Any]:
-    """The entries that a run uses. A graph given by its edges has none, nor has a name that no table knows."""
+    """The entries that a run uses; a graph given by its edges has none. Raises ValueError if one is unknown."""
     names = {field: getattr(config, field) for field in TABLES if field not in ("rule", "system")}
-    found = [TABLES[field].get(n.partition(":")[0]) for field, n in names.items() if isinstance(n, str)]
-    return [method_of(config).entry, *filter(None, found)]
+    names = {field: name.partition(":")[0] for field, name in names.items() if name and isinstance(name, str)}
+    if unknown := [f"{field} {name}" for field, name in names.items() if name not in TABLES[field]]:
+        raise ValueError(f"{config.name} needs entries of the tables here, got {', '.join(unknown)}")
+    return [method_of(config).entry, *(TABLES[field][name] for field, name in names.items())]
 
 
 def ours(function: Callable) -> bool:

@@ -6,10 +6,10 @@ from pathlib import Path
 from refimpl.experiments import figures, results
 from refimpl.experiments.options import HelpFormatter, Parser
 from refimpl.experiments.presets import ACCURACY, LOSS
-from refimpl.experiments.process import ended, reason, say
 from refimpl.experiments.results import Results, csv_text
 from refimpl.experiments.tables import latex_table, markdown_table, rows, rules_of, text_table
 from refimpl.experiments.tasks import TASKS
+from refimpl.process import ended, reason, say
 
 TABLE_FORMATS = {"text": text_table, "markdown": markdown_table, "latex": latex_table}  # of accuracy or of loss
 FORMATS = [*TABLE_FORMATS, "csv", "runs"]
@@ -59,11 +59,13 @@ def main(argv: list[str] | None = None) -> int:
 
 def title_of(group: Results, among: Results) -> str:
     """The title of a group: the task, and what tells it from others but for what a caption has anyway."""
+    task = group[0].config.task
+    title = TASKS[task].title if task in TASKS else task  # a user's own, in a script that is not run here
     in_caption = {"task", "workers", "attackers", "released"}
     more = [
         f"{name} {value}" for name, value in results.differing(group, among).items() if name not in in_caption
     ]
-    return ", ".join([TASKS[group[0].config.task].title, *more])
+    return ", ".join([title, *more])
 
 
 def draw(group: Results, title: str, folder: Path, suffix: str) -> None:

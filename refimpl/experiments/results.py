@@ -96,7 +96,10 @@ def load_json(path: Path) -> Any:
     """The content of a JSON file, whatever it is. Raises OSError or ValueError."""
     if not path.is_file():  # a pipe would keep us waiting
         raise ValueError("not a file")
-    return json.loads(path.read_text(encoding="utf-8"))
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except RecursionError as error:  # by brackets without end
+        raise ValueError(str(error)) from None
 
 
 def is_run(content: Any) -> bool:
@@ -177,14 +180,20 @@ def csv_text(rows: list[Row]) -> str:
 
 
 def read_rows(path: Path, columns: list[str], may_lack: Sequence[str] = ()) -> list[dict[str, str]]:
-    """The rows of a CSV file. Raises ValueError if it has other columns than these."""
-    with path.open(newline="") as file:
-        rows = csv.DictReader(file)
-        found = list(rows.fieldnames or ())
-        if found != [name for name in columns if name in found or name not in may_lack]:
-            wrong = ", ".join(sorted(set(columns) ^ set(found))) or "their order"
-            raise ValueError(f"{path} needs the columns {' '.join(columns)}, got a difference in {wrong}")
-        return list(rows)
+    """The rows of a CSV file. Raises ValueError if it has other columns than these, or a row that is cut."""
+    try:
+        with path.open(newline="", encoding="utf-8") as file:
+            reader = csv.DictReader(file)
+            found, rows = list(reader.fieldnames or ()), list(reader)
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise ValueError(f"{path} needs to be a CSV file, got {error}") from None
+    if found != [name for name in columns if name in found or name not in may_lack]:
+        wrong = ", ".join(sorted(set(columns) ^ set(found))) or "their order"
+        raise ValueError(f"{path} needs the columns {' '.join(columns)}, got a difference in {wrong}")
+    for number, row in enumerate(rows, start=1):
+        if None in row or None in row.values():
+            raise ValueError(f"{path} needs {len(found)} cells in each row, got others in row {number}")
+    return rows
 
 
 # --- Many results -------------------------------------------------------------------------------------------
@@ -194,7 +203,7 @@ def read(path: Path) -> Results:
     """The runs in a folder or CSV file. Raises ValueError if there are none."""
     if not path.exists():
         raise ValueError(f"needs a folder or a CSV file of results, but there is no {path}")
-    found = list(map(from_row, read_rows(path, COLUMNS, OPTIONAL))) if path.is_file() else read_folder(path)
+    found = read_csv(path) if path.is_file() else read_folder(path)
     if not found:
         raise ValueError(f"{path} needs results of runs, and has none")
     for key, table in (("rule", methods.names()), ("attack", ATTACKS)):
@@ -209,6 +218,17 @@ def read_all(paths: Sequence[Path]) -> Results:
     for path in paths:
         found |= {identity(run): as_row(run) for run in read(path)}
     return [from_row({name: str(value) for name, value in row.items()}) for row in found.values()]
+
+
+def read_csv(path: Path) -> Results:
+    """The runs in a CSV file. Raises ValueError, naming the row."""
+    found = []
+    for number, row in enumerate(read_rows(path, COLUMNS, OPTIONAL), start=1):
+        try:
+            found.append(from_row(row))
+        except ValueError as error:
+            raise ValueError(f"{path}, row {number}: {error}") from None
+    return found
 
 
 def read_folder(folder: Path) -> Results:

@@ -62,6 +62,7 @@ def prepare(config: Config, data_dir: str | None = None, xp: ModuleType = np) ->
 def check(run: Run) -> None:
     """Raises ValueError, naming the worker, if the run cannot be computed."""
     train.check(run.setting)
+    train.check_held_out(run.setting, run.test)
     run.method.check(run.setting, run.schedule, run.rounds)
 
 

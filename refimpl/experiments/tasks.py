@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from data_loaders import Dataset, digits, har, mnist, spambase
+from data_loaders import Dataset, checked, digits, har, mnist, spambase
 from data_loaders.partition import PARTITIONS, Partition, Parts, deal, split
 from refimpl import draws, graphs, methods, models
 from refimpl.algorithm import Setting
@@ -208,7 +208,7 @@ def build_data(
 
 @functools.lru_cache(maxsize=1)
 def _load(load: Callable[[str | None], Dataset], data_dir: str | None) -> Dataset:
-    return load(data_dir)
+    return checked(load(data_dir))
 
 
 def forget() -> None:

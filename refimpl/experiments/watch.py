@@ -19,10 +19,10 @@ from refimpl import train
 from refimpl.attacks import ATTACKS
 from refimpl.experiments.atomic import write
 from refimpl.experiments.config import Config
-from refimpl.experiments.process import say
 from refimpl.experiments.results import RunResult
 from refimpl.experiments.tasks import method_of
 from refimpl.experiments.words import duration
+from refimpl.process import say
 
 EVERY = 1.0  # seconds between two reports of a run, and between two looks at them
 MINUTE = 60.0  # between two lines where there is no terminal
@@ -71,7 +71,7 @@ def kind_of(config: Config) -> Config:
 
     Rules that score models take much longer than others, and without attackers more workers score.
     """
-    attack = "lies" if ATTACKS[config.attack].lies else ""
+    attack = "lies" if ATTACKS[config.attack].lies else "none"
     return replace(config, rule=method_of(config).kind, attack=attack, seed=0, epochs=0, lr=0.0, device=0)
 
 

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from refimpl.aggregate import RULES
+from refimpl.aggregate import RULES, combine
 from refimpl.algorithm import Setting, State
 from refimpl.arrays import Array, module_of, quiet, to_host
 from refimpl.attacks import ATTACKS
@@ -177,14 +177,14 @@ def attack(p: Plan, sent: Array, W: Array, signals: Array | None) -> None:
     if not len(p.attackers) or not p.groups:
         return
     plain, xp, (f, d) = ATTACKS[p.setting.attack].send, module_of(W), (len(p.attackers), W.shape[1])
-    send, looks = COORDINATEWISE.get(plain, (plain, True))
+    known, (send, looks) = plain in COORDINATEWISE, COORDINATEWISE.get(plain, (plain, True))
 
     def fill(part: tuple[slice, ...]) -> None:
         own = W[p.attackers, part[0]] if looks else W[:f, part[0]]
-        drawn = None if signals is None else signals[:, part[0]]
-        sent[p.lies, part[0]] = send(own, sent[p.honest, part[0]], drawn)
+        honest, drawn = sent[p.honest, part[0]], None if signals is None else signals[:, part[0]]
+        sent[p.lies, part[0]] = send(own, honest if known else honest.copy(), drawn)  # a user's may write to it
 
-    parallel_for(fill, tiles((d,), COORDINATES * device_factor(xp) if plain in COORDINATEWISE else d))
+    parallel_for(fill, tiles((d,), COORDINATES * device_factor(xp) if known else d))
 
 
 def aggregated(p: Plan, group: Group, M: Array, r: Array | None, finite: bool, W: Array) -> Array | None:
@@ -197,14 +197,10 @@ def aggregated(p: Plan, group: Group, M: Array, r: Array | None, finite: bool, W
         c = p.twin.weights(r, group.own, group.senders)
         combine_into(c, M, finite, W, group.receivers, group.receiver_slice)
         return c
-    own = to_host(group.own)
-    each_one = [
-        rule.compute(M[i], None if r is None else r[i, j], int(own[i, j]), f)
-        for i, j in np.ndindex(*group.receivers.shape)
-    ]
-    result = module_of(M).stack(each_one).reshape(*group.receivers.shape, -1)
-    if not rule.weighs:
-        W[group.receivers] = result
-        return None
-    combine_into(result, M, finite, W, group.receivers, group.receiver_slice)
-    return result
+    weights = []  # of a user's own rule: as in the specification, on a copy, which it may write to
+    for (i, j), own in np.ndenumerate(to_host(group.own)):
+        heard, k = M[i].copy(), group.receivers[i, j]
+        made = rule.compute(heard, None if r is None else r[i, j], int(own), f)
+        W[k] = combine(made, heard) if rule.weighs else made
+        weights += [made] if rule.weighs else []
+    return module_of(M).stack(weights).reshape(*group.receivers.shape, -1) if weights else None

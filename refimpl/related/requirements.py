@@ -19,12 +19,17 @@ class Requirement(NamedTuple):
     """(setting, schedule of graphs or None, rounds): raises ValueError if such a run does not meet it"""
 
 
+MOST_ROUNDS = 10**5  # to look at beforehand, in seconds; the paper's runs have up to some 10^4
+
+
 def of_every_graph(words: str, check: Callable[[Setting], None]) -> Requirement:
     """A requirement that the graph of each round has to meet."""
 
     def check_all(s: Setting, schedule: Schedule | None, rounds: int) -> None:
         if not schedule:
             return check(s)
+        if rounds > MOST_ROUNDS:
+            raise ValueError(f"needs a schedule of at most {MOST_ROUNDS} rounds to look at, got {rounds}")
         for t in range(1, rounds + 1):
             try:
                 check(s._replace(graph=schedule(t)))

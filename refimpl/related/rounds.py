@@ -62,13 +62,22 @@ def heard(s: Setting, sent: Array, mixing: np.ndarray, batch: Array, k: int) -> 
     xp, (N_k, own) = module_of(sent), s.neighbourhood(k)
     return Heard(
         senders=N_k,
-        models=sent if len(N_k) == len(sent) else sent[xp.asarray(N_k)],  # it is only read
+        models=read_only(sent if len(N_k) == len(sent) else sent[xp.asarray(N_k)]),
         own=own,
         weights=xp.asarray(mixing[k, N_k].astype(sent.dtype)),
         f=len(s.attackers),
         honest=~np.isin(N_k, s.attackers),
         risk=lambda w: algorithm.risk(s, w, s.X[k][batch[k]], s.y[k][batch[k]]),
     )
+
+
+def read_only(array: Array) -> Array:
+    """The array as others see it too: numpy refuses to write to it; on a device, which can't refuse, a copy."""
+    if module_of(array) is not np:
+        return array.copy()
+    view = array.view()
+    view.flags.writeable = False
+    return view
 
 
 def gradients(s: Setting, W: Array, batch: Array) -> Array:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from refimpl import draws
-from refimpl.graphs import lines, parse_entry
+from refimpl.graphs import lines, parse_entry, parse_number
 
 Schedule = Callable[[int], np.ndarray]
 Rounds = tuple[tuple[tuple[int, int], ...], ...]  # the pairs (sender, receiver) of each round
@@ -54,8 +54,8 @@ def exponential(n: int, peers: float, t: int) -> np.ndarray:
 
     The default of the SGP code: i = 0, 1, ... while (peers + 1)^i <= n - 1, one i a round, then from 0 again.
     """
-    if peers % 1 or peers < 1:
-        raise ValueError(f"schedule exponential:PEERS needs a whole number, 1 or more, got {peers:g}")
+    if peers % 1 or not 1 <= peers < n:
+        raise ValueError(f"schedule exponential:PEERS needs a whole number, 1 to {n - 1}, got {peers:g}")
     base = int(peers) + 1
     powers = [base**i for i in range(n.bit_length()) if base**i <= n - 1] or [0]
     A = np.eye(n, dtype=bool)
@@ -122,7 +122,7 @@ def read_rounds(path: str | Path) -> Rounds:
             continue
         left, one_way, right = line.partition(">")
         try:
-            i, j = (int(word) for word in ((left, right) if one_way else line.split()))
+            i, j = (parse_number(word, int) for word in ((left, right) if one_way else line.split()))
         except ValueError:
             needed = "I J, I > J, or --- between rounds"
             raise ValueError(f"{path}, line {number}: needs {needed}, got {line!r}") from None

@@ -127,7 +127,9 @@ class InputError(Exception):
 def read(path: Path, what: str) -> dict:
     """A vector file, or answers to one. Raises InputError if it is neither, or answers a case twice."""
     try:
-        content = json.loads(path.read_text())
+        if path.exists() and not path.is_file():
+            raise ValueError("not a file")  # a pipe would keep us waiting
+        content = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
         raise InputError(f"cannot read {what} {path}: {error}") from None
     parts: list[Any] = [None]
@@ -169,9 +171,12 @@ def check(path: Path, folder: Path) -> bool:
     if name not in known:
         raise InputError(f"{path} names the family {name!r}, choose from {', '.join(known)}")
     vectors = read(folder / f"{name}.json", "vectors")
-    if answers.get("version") != vectors["version"]:
-        raise InputError(f"{path} answers version {answers.get('version')}, these are {vectors['version']}")
-    found = list(mismatches(vectors, answers))
+    try:
+        if answers.get("version") != vectors["version"]:
+            raise InputError(f"{path} answers version {answers.get('version')}, these are {vectors['version']}")
+        found = list(mismatches(vectors, answers))
+    except KeyError as error:
+        raise InputError(f"{folder / name}.json needs to be a vector file, but has no {error}") from None
     total = len(vectors["cases"]) + len(vectors["errors"])
     print(f"{name}: {total - len(found)} of {total} cases agree")
     for mismatch in found:

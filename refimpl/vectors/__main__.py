@@ -2,7 +2,8 @@
 
 import sys
 
+from refimpl.process import ended
 from refimpl.vectors import main
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(ended(main, failed=2))

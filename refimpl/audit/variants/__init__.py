@@ -45,7 +45,8 @@ class Variant(NamedTuple):
 def from_docstring(compute: Callable[..., Any]) -> Variant:
     """The variant that a function is, by its docstring."""
     found = re.fullmatch(r"(.*?): (.*?)(?: \[(.*)\])?", " ".join(str(compute.__doc__).split()))
-    assert found, f"{compute.__name__} needs a docstring: name: definition [who uses it]"
+    if not found:  # python -OO has none
+        raise ImportError(f"{compute.__name__} needs a docstring: name: definition [who uses it]")
     return Variant(found[1], found[2], found[3] or "", compute)
 
 

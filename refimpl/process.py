@@ -2,6 +2,7 @@
 
 import contextlib
 import functools
+import io
 import multiprocessing
 import os
 import signal
@@ -12,13 +13,17 @@ from collections.abc import Callable, Iterator
 from typing import TextIO
 
 
-def ended(command: Callable[[], int], interrupted: str = "interrupted") -> int:
+def ended(command: Callable[[], int], interrupted: str = "interrupted", failed: int = 1) -> int:
     """Runs the command and returns its exit status; reports failures from outside in one line on stderr.
 
-    130 after Ctrl-C and 143 after SIGTERM, which stops worker processes as Ctrl-C does. 1 if a file or standard
-    output can't be written, or memory runs out. 141 if nobody reads standard output any more, without a word.
+    130 after Ctrl-C and 143 after SIGTERM, which stops worker processes as Ctrl-C does. `failed` if a file or
+    standard output can't be written, or memory runs out. 141 if nobody reads standard output any more, without
+    a word.
     """
     open_closed_streams()
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")  # in ASCII the table has ? for its plus-minus sign
+    os.environ.pop("MPLBACKEND", None)  # matplotlib does not import if it is wrong; our pictures are files
     with sigterm_like_ctrl_c():
         try:
             try:
@@ -34,7 +39,7 @@ def ended(command: Callable[[], int], interrupted: str = "interrupted") -> int:
         except (OSError, MemoryError) as error:
             discard(sys.stdout)
             say(reason(error))
-            return 1
+            return failed
 
 
 def reason(error: BaseException) -> str:
