@@ -30,11 +30,11 @@ from refimpl.attacks import ATTACKS
 from refimpl.experiments import figures
 from refimpl.experiments.atomic import write
 from refimpl.experiments.figures import FEW, MARKERS, drawing
-from refimpl.experiments.process import ended
 from refimpl.experiments.results import Results, RunResult, as_json, from_json, groups, protocol, read
 from refimpl.experiments.statistics import CONFIDENCE, holm, interval, paired_p
 from refimpl.experiments.tables import names_run, select
 from refimpl.experiments.tasks import TASKS
+from refimpl.process import ended
 
 ROOT, KEPT, FOLDER = DOCS.parent, DOCS / "results", DOCS / "pictures"
 CURVES = KEPT / "spambase_curves.jsonl"  # a run per line, as its JSON file has it, but for what nobody draws
