@@ -100,7 +100,7 @@ def test_a_row_has_the_configuration_the_last_numbers_and_what_computed_them(opt
     assert {name: column[-1] for name, column in run.history.items()} == {
         name: column for name, (column,) in again.history.items()
     }
-    for name in ("rounds_per_epoch", "bytes_per_round", "seconds", "data", "code"):
+    for name in ("rounds_per_epoch", "bytes_per_round", "seconds", "data", "code", "entries"):
         assert getattr(again, name) == getattr(run, name)
     assert (again.versions, again.evaluated, again.weights_at) == ({"refimpl": "0"}, [2], {})
     assert as_row(again) == as_row(run)
@@ -140,7 +140,7 @@ def test_other_columns_are_refused_in_a_line(tmp_path, capsys):
     old = as_csv(GRID).replace(",data,", ",datum,", 1)
     (tmp_path / "old.csv").write_text(old)
     said = report_says(tmp_path / "old.csv", capsys)
-    assert said.endswith("data version code, got a difference in data, datum\n")
+    assert said.endswith("data version code entries, got a difference in data, datum\n")
 
 
 def test_a_folder_becomes_a_csv_file_and_gives_the_same_table(runs_folder, tmp_path, capsys):
@@ -163,7 +163,7 @@ def test_runs_of_several_places_add_up_and_the_last_counts(runs_folder, tmp_path
     kept = [line for line in lines if line.startswith("spambase,krum")] + [
         lines[0].replace(",0,10,3,", ",7,10,3,", 1)
     ]
-    changed = kept[0].rpartition(",")[0] + ",another-code"
+    changed = ",".join([*kept[0].split(",")[:-2], "another-code", "another-entry"])
     (tmp_path / "old.csv").write_text("\n".join([header, changed, *kept[1:]]) + "\n")
     assert report.main([str(tmp_path / "old.csv"), str(runs_folder), "--format", "runs"]) == 0
     added = capsys.readouterr().out.splitlines()
