@@ -17,6 +17,7 @@ import pytest
 
 from refimpl.aggregate import RULES, krum
 from refimpl.experiments.contents import UnknownError, described, modules_in
+from refimpl.experiments.registry import TABLES
 from refimpl.experiments.tasks import TASKS
 
 
@@ -147,6 +148,18 @@ def test_what_holds_itself_has_an_end():
     loop.append(loop)
     assert of(loop) == of(sent(loop))
     assert of(again) == of(sent(again))
+
+
+def test_all_functions_that_the_package_ships_are_told_apart():
+    """Most are lambdas, which have no name."""
+    found = {}
+    for table in TABLES.values():
+        for entry in table.values():
+            for field in entry:
+                if callable(field) and not isinstance(field, functools.partial):
+                    found.setdefault(of(field), set()).add(field)
+    assert len(found) > 50
+    assert [functions for functions in found.values() if len(functions) > 1] == []
 
 
 # --- Other modules of the user's ----------------------------------------------------------------------------

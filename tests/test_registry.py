@@ -42,7 +42,7 @@ def test_what_a_user_has_added_reaches_another_process(monkeypatch):
         assert RULES["average"].label == "Krum"
         assert RULES["median"] is before["median"]
         assert list(RULES) == [*before, "mine"]
-    assert RULES == before
+    assert before == RULES
 
 
 def test_an_entry_that_cannot_be_compared_is_the_one_that_was_sent(monkeypatch):

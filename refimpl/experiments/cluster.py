@@ -51,9 +51,9 @@ def run_all(
 
     Raises OSError if the scheduler is lost, or if a worker has other code.
     """
+    names = [grid.path_of(config, out, data_dir).name for config in configs]
     parcel = Parcel(with_data(entries(configs), data_dir))
     client.register_plugin(parcel)
-    names = [grid.path_of(config, out, data_dir).name for config in configs]
     try:
         runs = client.map(run_there, configs, names, parcel=parcel.name, threads=threads, pure=False)
         for run in as_completed(runs, loop=client.loop):
@@ -73,10 +73,8 @@ def run_all(
 
 def with_data(some: Entries, data_dir: str | None) -> Entries:
     """The entries; tasks have their data in the place of the way to load them."""
-    tasks = some["task"].items()
-    return some | {
-        "task": {name: task._replace(load=partial(at_hand, task.load(data_dir))) for name, task in tasks}
-    }
+    loads = {name: partial(at_hand, tasks.data_of(name, data_dir)) for name in some["task"]}
+    return some | {"task": {name: task._replace(load=loads[name]) for name, task in some["task"].items()}}
 
 
 def at_hand(data: Dataset, data_dir: str | None) -> Dataset:

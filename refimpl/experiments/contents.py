@@ -2,7 +2,7 @@
 
 A user's function counts by its code, its default values, what it is bound to, and what it refers to outside of
 itself: values, and functions that count in the same way, be they from another file. What is defined in the
-package or in an installed library counts by its name. Comments do not count.
+package or in an installed library counts by its name, and a lambda by the names in it. Comments do not count.
 """
 
 import contextlib
@@ -148,9 +148,17 @@ def _(value: FunctionType, seen: Seen) -> Any:
     users = not is_installed(home(value))
     if not users and is_named(value):
         return f"{home(value)}.{value.__qualname__}"
-    own = [value.__code__, value.__defaults__, value.__kwdefaults__, vars(value)]
-    bound = [found for found in closure(value).values() if not isinstance(found, ModuleType)]
-    return all_described([*own, *bound, *(references(value) if users else [])], seen)
+    own = [value.__defaults__, value.__kwdefaults__, vars(value)]
+    own += [found for found in closure(value).values() if not isinstance(found, ModuleType)]
+    if users:
+        return all_described([value.__code__, *own, *references(value)], seen)
+    return [home(value), value.__qualname__, words(value.__code__), *all_described(own, seen)]
+
+
+def words(code: CodeType) -> list[str]:
+    """The names and the constants in the code of the package's lambdas: the same for all versions of Python."""
+    constants = [repr(const) for const in code.co_consts if isinstance(const, int | float | str | tuple)]
+    return [*code.co_varnames, *code.co_names, *constants]
 
 
 @parts.register

@@ -11,6 +11,7 @@ while a command is running, and its worker processes start later than itself or 
 
 import ast
 import functools
+import threading
 from collections.abc import Iterable
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -82,10 +83,14 @@ def read_sources() -> dict[str, str]:
 SOURCES = read_sources()  # when the code is imported, not later
 
 
+PARSING = threading.Lock()  # Python 3.11 fails if two threads make syntax trees
+
+
 @functools.cache
 def code_digest(roots: tuple[str, ...]) -> str:
     """The digest of the modules of these names and of all that they reach."""
-    return sha256({name: bare(source) for name, source in reached(roots).items()})[:16]
+    with PARSING:
+        return sha256({name: bare(source) for name, source in reached(roots).items()})[:16]
 
 
 def reached(roots: Iterable[str]) -> dict[str, str]:
