@@ -67,9 +67,11 @@ class Setting(NamedTuple):
 
 
 def read(paths: list[Path]) -> list[Setting]:
-    """The settings of all files, under the protocol of the paper or of the released code."""
+    """The settings of all files, under the protocol of the paper or of the released code. Raises ValueError."""
     files = {format_path(path): whole(results.read(path)) for path in paths}
-    groups = results.groups([run for some in files.values() for run in some])
+    groups = results.groups([run for some in files.values() for run in some], SETTING)
+    for group in groups:
+        results.need_same(group, ["data"])
     return sorted((setting(group[0].config, files) for group in groups), key=order)
 
 

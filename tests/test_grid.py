@@ -2,12 +2,19 @@
 
 import dataclasses
 import json
+import os
 import re
+import subprocess
+import sys
+from pathlib import Path
+from shutil import copytree, ignore_patterns
 
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
+import data_loaders
+import refimpl
 from data_loaders import Dataset
 from refimpl.aggregate import RULES
 from refimpl.experiments import checkpoints, cli, fingerprint, grid, results, tasks
@@ -183,12 +190,56 @@ def test_a_result_of_other_data_or_code_under_the_right_name_is_set_aside(folder
     assert grid.saved(config(epochs=1), tmp_path, "second") == right
 
 
-def test_a_run_that_has_become_another_is_refused_and_not_filed(folders, tmp_path):
+def test_a_run_that_has_become_another_is_refused_and_not_filed(folders, tmp_path, monkeypatch):
     """Data, code or a value that it uses changed after it was asked for."""
+    changed = r"adaptive_sign-flip_seed0 .* changed while the command was running"
     path = grid.path_of(config(epochs=1), tmp_path, "second")
-    with pytest.raises(OSError, match=r"adaptive_sign-flip_seed0 .* changed while the command was running"):
+    with pytest.raises(OSError, match=changed):
         grid.run_to_file(config(epochs=1), path, "first", 1, {})
+    monkeypatch.setattr(fingerprint, "code_digest", lambda roots: "another version")
+    with pytest.raises(OSError, match=changed):
+        grid.run_to_file(config(epochs=1), path, "second", 1, {})
     assert list(tmp_path.iterdir()) == []
+
+
+EDITING = """
+import sys
+from pathlib import Path
+import refimpl
+from refimpl.experiments import cli, grid, main
+def edit_then_run(*args, run_all=grid.run_all):
+    path = Path(refimpl.__file__).with_name("aggregate.py")
+    path.write_text(path.read_text().replace("return W.mean(axis=0)", "return W.mean(axis=0) / 2"))
+    return run_all(*args)
+grid.run_all = edit_then_run
+sys.exit(main("spambase"))
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("jobs", ["1", "2"])
+def test_code_edited_before_the_worker_processes_start_is_not_filed_as_the_old(tmp_path, jobs):
+    """One job is this process, which has the old code; worker processes have the new one, and say so."""
+    for package in (refimpl, data_loaders):
+        copytree(
+            Path(package.__file__).parent, tmp_path / package.__name__, ignore=ignore_patterns("__pycache__")
+        )
+    options = f"--rules average --attacks none --epochs 1 --seeds 0 1 --jobs {jobs} --out out".split()
+    done = subprocess.run(
+        [sys.executable, "-c", EDITING, *options],
+        cwd=tmp_path, env=os.environ | {"PYTHONPATH": str(tmp_path)}, capture_output=True, text=True,
+    )  # fmt: skip
+    files = list((tmp_path / "out").glob("*.json"))
+    assert (tmp_path / "refimpl" / "aggregate.py").read_text().count("W.mean(axis=0) / 2") == 1
+    if jobs == "2":
+        assert (done.returncode, files) == (1, [])
+        assert done.stderr.count("\n") == 1
+        assert "changed while the command was running: start it again" in done.stderr
+    else:
+        assert done.returncode == 0, done.stderr
+        right = grid.run(config(rule="average", attack="none", epochs=1))
+        assert right.history in [results.load(path).history for path in files]
+        assert grid.name_of(right) in [path.name for path in files]
 
 
 @pytest.mark.parametrize(

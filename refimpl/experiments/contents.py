@@ -106,8 +106,9 @@ def parts(value: Any, seen: Seen) -> Any:
     except Exception:
         raise UnknownError(f"a {type(value).__qualname__}") from None
     if isinstance(made, str):  # the name of something that there is once
-        wrapped = described(getattr(value, "__wrapped__", None), seen)
-        return [described(type(value), seen), str(getattr(value, "__module__", "")), made, wrapped]
+        where = str(getattr(value, "__module__", ""))
+        own = [] if is_installed(where) else [type(value)]
+        return [where, made, *all_described([*own, getattr(value, "__wrapped__", None)], seen)]
     return all_described([*made[:3], *(list(items or ()) for items in made[3:5])], seen)
 
 

@@ -261,9 +261,9 @@ def groups(results: Results, names: Sequence[str] = TOGETHER) -> list[Results]:
 
 
 def need_same(results: Results, names: Iterable[str]) -> None:
-    """Raises ValueError unless the runs agree in these facts."""
+    """Raises ValueError unless the runs agree in these facts; data that are not known agree with any."""
     for name in names:
-        if len(found := {value for run in results for value in identity(run, [name])}) > 1:
+        if len(found := {value for run in results for value in identity(run, [name])} - {"not known"}) > 1:
             raise ValueError(f"needs runs with the same {name}, got {', '.join(sorted(found))}")
 
 
