@@ -21,7 +21,7 @@ from refimpl.experiments import cli
 from refimpl.experiments.config import Config
 from refimpl.experiments.options import parse
 from refimpl.experiments.process import ended, reason
-from refimpl.experiments.results import SETTING, Results, describe_group, need_same, read
+from refimpl.experiments.results import SETTING, Results, describe_group, describe_versions, need_same, read
 from refimpl.experiments.statistics import CONFIDENCE, holm, paired_p
 from refimpl.experiments.tables import names_run
 from refimpl.experiments.tasks import TASKS
@@ -155,8 +155,8 @@ def main(argv: list[str] | None = None) -> int:
         print(f"ablation.py: needs {needed}, got {' '.join([what, *options])}", file=sys.stderr)
         return 2
     for some in by_task(results):
-        seeds = len({run.config.seed for run in some})
-        print(f"{describe_group(some, some[:1])}, {several(seeds, 'seed')}\n")
+        seeds = several(len({run.config.seed for run in some}), "seed")
+        print(", ".join([describe_group(some, some[:1]), seeds, *describe_versions(some)]), end="\n\n")
         for rule in names_run(some, "rule", RULES):
             for measure in ("worst_own", "worst_whole") if rule == RULES[0] else ("worst_own",):
                 print(f"{table(some, rule, measure)}\n")

@@ -21,7 +21,17 @@ from refimpl import methods
 from refimpl.attacks import ATTACKS
 from refimpl.experiments.atomic import write
 from refimpl.experiments.process import ended, reason
-from refimpl.experiments.results import TOGETHER, Results, as_csv, identity, need_same, protocol, read, read_all
+from refimpl.experiments.results import (
+    TOGETHER,
+    Results,
+    as_csv,
+    describe_versions,
+    identity,
+    need_same,
+    protocol,
+    read,
+    read_all,
+)
 from refimpl.experiments.tables import kilobytes, names_run, rules_of, select
 from refimpl.experiments.tasks import TASKS
 from refimpl.experiments.words import several
@@ -122,7 +132,8 @@ def section(results: Results) -> str:
         facts = f"{c.workers} workers, {attackers} attackers, {c.epochs} epochs"
         if c.partition != TASKS[task].defaults["partition"]:
             facts += f", partition {c.partition}"
-        facts += f", {seeds(some)}, learning rate {' or '.join(rates)}, {len(some)} runs."
+        facts += f", {seeds(some)}, learning rate {' or '.join(rates)}"
+        facts = ", ".join([facts, *describe_versions(some), f"{len(some)} runs."])
         own, whole = (winners(some, measure) for measure in ("worst_own", "mean_whole"))
         title = f"### {TASKS[task].title}, {attackers} attackers"
         best = f"Best worst *own*: {own}.\n\nBest mean *whole*: {whole}."

@@ -318,6 +318,12 @@ def differing(group: Results, among: Results) -> dict[str, str]:
     return {name: str(own[name]) or "none" for name in names}
 
 
+def describe_versions(group: Results) -> list[str]:
+    """A note for a group that several versions of the code have computed; for others none."""
+    count = versions(group)
+    return [f"computed by {count} versions of the code"] if count > 1 else []
+
+
 def protocol(config: Config) -> str:
     """Names the protocol: the paper's, the released code's, or which differences of the latter are on."""
     on = config.released
