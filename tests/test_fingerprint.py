@@ -1,8 +1,10 @@
 """What a fingerprint depends on: the configuration, the data, the entries and the code of a run."""
 
+import contextlib
 import dataclasses
 import functools
 import re
+from unittest import mock
 
 import pytest
 
@@ -59,12 +61,13 @@ def test_comments_docstrings_and_layout_do_not_count_but_code_does():
 # --- Which code counts --------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def sources(monkeypatch):
-    """The sources by module, which a test may change."""
-    monkeypatch.setattr(fingerprint, "code_digest", fingerprint.code_digest.__wrapped__)
-    monkeypatch.setattr(fingerprint, "SOURCES", dict(fingerprint.SOURCES))
-    return fingerprint.SOURCES
+@contextlib.contextmanager
+def editing():
+    """Within it, the sources by module may be changed."""
+    sources = dict(fingerprint.SOURCES)
+    uncached = fingerprint.code_digest.__wrapped__
+    with mock.patch.multiple(fingerprint, SOURCES=sources, code_digest=uncached):
+        yield sources
 
 
 def test_all_files_of_the_package_are_known_by_the_names_of_their_modules():
@@ -141,30 +144,34 @@ COUNTS = {
 
 
 @pytest.mark.parametrize("module", COUNTS)
-def test_an_edit_counts_for_the_runs_that_reach_the_module_and_for_no_others(sources, module):
-    before = {name: code_of(config(**changes)) for name, changes in METHODS.items()}
-    assert all(re.fullmatch("[0-9a-f]{16}", digest) for digest in before.values())
-    sources[module] += "\nEDITED = True\n"
-    changed = {name for name, changes in METHODS.items() if code_of(config(**changes)) != before[name]}
+def test_an_edit_counts_for_the_runs_that_reach_the_module_and_for_no_others(module):
+    with editing() as sources:
+        assert module in sources
+        before = {name: code_of(config(**changes)) for name, changes in METHODS.items()}
+        assert all(re.fullmatch("[0-9a-f]{16}", digest) for digest in before.values())
+        sources[module] += "\nEDITED = True\n"
+        changed = {name for name, changes in METHODS.items() if code_of(config(**changes)) != before[name]}
     assert changed == set(COUNTS[module])
 
 
-def test_a_new_module_counts_once_something_that_counts_imports_it(sources):
-    before = code_of(config())
-    sources["refimpl.fast.new"] = "x = 1\n"
-    sources["refimpl.experiments.new_figure"] = "from refimpl.fast import new\n"
-    assert code_of(config()) == before
-    sources["refimpl.fast.engine"] += "\nfrom refimpl.fast import new\n"
-    imports = code_of(config())
-    assert imports != before
-    sources["refimpl.fast.new"] = "x = 2\n"
-    assert code_of(config()) not in (before, imports)
+def test_a_new_module_counts_once_something_that_counts_imports_it():
+    with editing() as sources:
+        before = code_of(config())
+        sources["refimpl.fast.new"] = "x = 1\n"
+        sources["refimpl.experiments.new_figure"] = "from refimpl.fast import new\n"
+        assert code_of(config()) == before
+        sources["refimpl.fast.engine"] += "\nfrom refimpl.fast import new\n"
+        imports = code_of(config())
+        assert imports != before
+        sources["refimpl.fast.new"] = "x = 2\n"
+        assert code_of(config()) not in (before, imports)
 
 
-def test_a_comment_in_a_module_that_counts_does_not(sources):
-    before = code_of(config())
-    sources["refimpl.aggregate"] += '\n"""About."""  # one\n'
-    assert code_of(config()) == before
+def test_a_comment_in_a_module_that_counts_does_not():
+    with editing() as sources:
+        before = code_of(config())
+        sources["refimpl.aggregate"] += '\n"""About."""  # one\n'
+        assert code_of(config()) == before
 
 
 BORROWED = {
@@ -174,12 +181,13 @@ BORROWED = {
 
 
 @pytest.mark.parametrize("how", BORROWED)
-def test_a_module_that_no_engine_imports_counts_where_an_entry_uses_it(sources, monkeypatch, how):
-    monkeypatch.setitem(RULES, "borrowed", RULES["median"]._replace(compute=BORROWED[how]))
-    before, other = code_of(config(rule="borrowed")), code_of(config())
-    sources["refimpl.related.rules"] += "\nEDITED = True\n"
-    assert code_of(config(rule="borrowed")) != before
-    assert code_of(config()) == other
+def test_a_module_that_no_engine_imports_counts_where_an_entry_uses_it(monkeypatch, how):
+    with editing() as sources:
+        monkeypatch.setitem(RULES, "borrowed", RULES["median"]._replace(compute=BORROWED[how]))
+        before, other = code_of(config(rule="borrowed")), code_of(config())
+        sources["refimpl.related.rules"] += "\nEDITED = True\n"
+        assert code_of(config(rule="borrowed")) != before
+        assert code_of(config()) == other
 
 
 def test_the_walk_follows_every_form_of_import():

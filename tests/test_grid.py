@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 from shutil import copytree, ignore_patterns
 
@@ -151,6 +152,21 @@ def test_a_result_is_found_again_until_an_option_or_the_code_changes(tmp_path, m
     assert grid.saved(config(), tmp_path) is None
 
 
+def test_results_of_another_version_are_counted_and_what_is_no_result_is_not():
+    right = results.as_json(grid.run(config(epochs=1, rule="local")))
+    older = json.dumps(json.loads(right) | {"format": 1})
+    other = results.as_json(dataclasses.replace(results.from_json(json.loads(right)), code="0" * 16))
+    with tempfile.TemporaryDirectory() as folder:
+        out = Path(folder)
+        for number, text in enumerate([right, right, "[]", "{", "{}"]):
+            (out / f"{number}.json").write_text(text)
+        assert grid.outdated(out) == 0
+        (out / "older.json").write_text(older)
+        assert grid.outdated(out) == 1
+        (out / "other.json").write_text(other)
+        assert grid.outdated(out) == 2
+
+
 def test_a_result_on_a_graph_of_one_s_own_is_found_again(tmp_path):
     c = config(epochs=1, rule="local", graph=tuple((k, k + 1) for k in range(9)))
     grid.run_to_file(c, grid.path_of(c, tmp_path), None, 1, {})
@@ -204,6 +220,7 @@ def test_a_run_that_has_become_another_is_refused_and_not_filed(folders, tmp_pat
 
 EDITING = """
 import sys
+import tempfile
 from pathlib import Path
 import refimpl
 from refimpl.experiments import cli, grid, main

@@ -1,6 +1,7 @@
 """The tables that a configuration chooses from, in worker processes too."""
 
 import threading
+from unittest import mock
 
 import numpy as np
 from test_contents import sent
@@ -29,20 +30,19 @@ def test_the_entries_that_runs_use_are_found_by_table_and_name():
     assert all(TABLES[kind][name] is entry for kind, some in found.items() for name, entry in some.items())
 
 
-def test_what_a_user_has_added_reaches_another_process(monkeypatch):
+def test_what_a_user_has_added_reaches_another_process_for_the_time_of_a_run():
     """And the package's own functions stay the objects that `fast` knows them by."""
     mine = Rule(lambda W, risks, own, f: W[own] + 1, "mine", "-", "mine")
     before = dict(RULES)
-    monkeypatch.setitem(RULES, "mine", mine)
-    monkeypatch.setitem(RULES, "average", RULES["krum"])
-    arrived = sent(entries([config(rule=rule) for rule in ("mine", "average", "median")]))
-    monkeypatch.undo()
-    with installed(at_home(arrived)):
-        assert RULES["mine"].compute(np.ones((2, 3)), None, 0, 0).tolist() == [2, 2, 2]
-        assert RULES["average"].label == "Krum"
-        assert RULES["median"] is before["median"]
-        assert list(RULES) == [*before, "mine"]
-    assert before == RULES
+    with mock.patch.dict(RULES, {"mine": mine, "average": RULES["krum"]}):
+        arrived = sent(entries([config(rule=rule) for rule in ("mine", "average", "median")]))
+    with mock.patch.dict(RULES):
+        with installed(at_home(arrived)):
+            assert RULES["mine"].compute(np.ones((2, 3)), None, 0, 0).tolist() == [2, 2, 2]
+            assert RULES["average"].label == "Krum"
+            assert RULES["median"] is before["median"]
+            assert list(RULES) == [*before, "mine"]
+        assert before == RULES
 
 
 def test_an_entry_that_cannot_be_compared_is_the_one_that_was_sent(monkeypatch):
@@ -71,6 +71,8 @@ def test_runs_with_the_same_entries_overlap_and_others_wait():
         waiting = threading.Thread(target=late)
         waiting.start()
         assert under_way.wait(20)
+        waiting.join(0.2)
+        assert waiting.is_alive()
         for thread in overlapping:
             thread.start()
         for thread in overlapping:

@@ -3,13 +3,14 @@
 import csv
 import io
 import json
+import math
 from dataclasses import replace
 
 import pytest
 from some_results import GRID, as_released, losing, result, with_options
 
 import refimpl
-from refimpl.experiments import report, results, tables
+from refimpl.experiments import fingerprint, report, results, tables
 from refimpl.experiments.results import COLUMNS, as_csv, as_json, as_row, from_json, from_row
 
 # --- The JSON file ------------------------------------------------------------------------------------------
@@ -140,7 +141,10 @@ def test_a_number_that_is_lost_or_not_known_is_an_empty_cell():
     assert {name for name, value in row.items() if value == ""} == empty | {
         "highest_loss", "bytes_per_round", "rounds_per_epoch"
     }  # fmt: skip
-    assert from_row({name: str(value) for name, value in row.items()}).last("highest_loss") == float("inf")
+    again = from_row({name: str(value) for name, value in row.items()})
+    assert again.last("highest_loss") == float("inf")
+    assert math.isnan(again.bytes_per_round)
+    assert math.isnan(tables.rows([again])[0]["bytes_per_round"])  # and not 0, as of a rule that is silent
 
 
 def test_graphs_from_files_are_told_apart_by_their_edges():
@@ -204,6 +208,23 @@ def test_of_several_versions_of_the_code_todays_run_counts(runs_folder):
         results.each_once(found + found, runs_folder)
 
 
+def test_a_run_is_todays_if_its_code_and_its_entries_are():
+    config = GRID[0].config
+    now = fingerprint.origin_of(config)
+    todays = replace(GRID[0], code=now.code, entries=now.entries)
+    assert results.is_todays(todays)
+    for other in ({"code": "another"}, {"entries": "another"}, {"entries": ""}):
+        assert not results.is_todays(replace(todays, **other))
+
+
+def test_a_run_of_the_specification_belongs_to_the_table_of_the_others():
+    """Its numbers are the same but for rounding, as are those of a GPU."""
+    for same in ({"plain": True}, {"gpu": True}, {"device": 1}):
+        other = with_options(GRID[0], **same)
+        assert results.identity(other) == results.identity(GRID[0])
+        assert len(results.groups([GRID[0], other])) == 1
+
+
 def test_runs_of_other_options_are_a_group_of_their_own():
     others = [with_options(run, risk="batch") for run in GRID]
     groups = results.groups(GRID + others)
@@ -256,7 +277,7 @@ def test_of_two_places_the_later_counts_but_for_other_data(tmp_path):
         ([{"rule": "choco", "code": "0ther"}, {"rule": "sgp", "code": "third"}], 2),
     ],
 )
-def test_a_table_by_several_versions_of_the_code_says_so(change, count, tmp_path, capsys):
+def test_versions_of_the_code_are_counted(change, count):
     """Other seeds, or other rules; systems are computed by other modules, and have a digest of their own."""
     runs = [GRID[0]]
     for seed, facts in enumerate(change, start=1):
@@ -264,9 +285,13 @@ def test_a_table_by_several_versions_of_the_code_says_so(change, count, tmp_path
         own = {name: value for name, value in facts.items() if name != "rule"}
         runs.append(replace(GRID[0], config=config, **own))
     assert results.versions(runs) == count
-    (tmp_path / "runs.csv").write_text(as_csv(runs))
+    assert results.describe_versions(runs) == [f"computed by {count} versions of the code"] * (count > 1)
+
+
+def test_a_table_by_several_versions_of_the_code_says_so(tmp_path, capsys):
+    (tmp_path / "runs.csv").write_text(as_csv([GRID[0], replace(GRID[1], code="another")]))
     assert report.main([str(tmp_path / "runs.csv"), "--format", "latex"]) == 0
-    assert (f"% computed by {count} versions of the code\n" in capsys.readouterr().out) == (count > 1)
+    assert capsys.readouterr().out.splitlines()[1] == "% computed by 2 versions of the code"
 
 
 def test_runs_that_must_agree_in_something_are_refused_if_they_do_not():
@@ -291,3 +316,5 @@ def test_a_description_says_under_which_protocol_the_runs_are():
     assert results.describe_group(typed, typed).endswith(
         "epochs 2, protocol released but optimizer sgd, lr 0.1"
     )
+    as_many = group(**used | {"released": (*used["released"][:-1], "label-pairs")})
+    assert results.describe_group(as_many, as_many).endswith(" label-shards label-pairs")

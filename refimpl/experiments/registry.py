@@ -15,7 +15,7 @@ from refimpl.aggregate import RULES
 from refimpl.attacks import ATTACKS
 from refimpl.experiments.config import Config
 from refimpl.experiments.contents import UnknownError, described
-from refimpl.experiments.tasks import FEATURES, TASKS
+from refimpl.experiments.tasks import FEATURES, TASKS, method_of
 from refimpl.graphs import GRAPHS
 from refimpl.optim import OPTIMIZERS
 from refimpl.related import SYSTEMS
@@ -41,9 +41,8 @@ def entries(configs: Iterable[Config]) -> Entries:
     """The entries that the runs use; a graph given by its edges has none."""
     found: Entries = {}
     for config in configs:
-        names = {kind: getattr(config, kind) for kind in TABLES if kind != "system"}
-        if config.rule not in RULES:
-            names["system"] = names.pop("rule")
+        names = {kind: getattr(config, kind) for kind in TABLES if kind not in ("rule", "system")}
+        names["rule" if method_of(config).rule else "system"] = config.rule
         for kind, text in names.items():
             if text and isinstance(text, str):
                 name = text.partition(":")[0]
