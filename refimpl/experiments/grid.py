@@ -143,8 +143,8 @@ def run_to_file(config: Config, path: Path, data_dir: str | None, threads: int, 
     end_with_parent()
     with installed(at_home(sent)):
         if path_of(config, path.parent, data_dir) != path:
-            what = f"code, data or values that {config.name} depends on"
-            raise OSError(f"{what} changed while the command was running: start it again")
+            what = f"the code, the data or a value that {config.name} depends on"
+            raise OSError(f"{what} is not as it was when the command started: start it again")
         result = run(config, data_dir, threads, path)
     write(path, results.as_json(result))
     for beside in (checkpoints.path_of(path), watch.path_of(path)):
