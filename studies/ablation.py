@@ -20,13 +20,13 @@ from refimpl.attacks import ATTACKS
 from refimpl.experiments import cli
 from refimpl.experiments.config import Config
 from refimpl.experiments.options import parse
-from refimpl.experiments.results import Results, describe_group, groups, read
+from refimpl.experiments.results import SETTING, Results, describe_group, describe_versions, need_same, read
 from refimpl.experiments.statistics import CONFIDENCE, holm, paired_p
 from refimpl.experiments.tables import names_run
 from refimpl.experiments.tasks import TASKS
 from refimpl.experiments.words import several
 from refimpl.process import ended, reason
-from refimpl.released import DIFFERENCES, differences_of
+from refimpl.released import DIFFERENCES, combined, differences_of
 
 RULES = ["adaptive", "median", "krum"]  # the last two for the differences that are about them
 Seeds = dict[int, float]  # a number by seed
@@ -123,9 +123,15 @@ def cell(line: str, number: tuple[float, bool] | None) -> str:
 
 def check(results: Results) -> None:
     """Raises ValueError if runs differ in what is none of the differences."""
-    for name in ("workers", "attackers", "epochs", "graph"):
-        if len(found := {str(getattr(run.config, name)) for run in results}) > 1:
-            raise ValueError(f"needs runs with the same {name}, got {', '.join(sorted(found))}")
+    need_same(results, ["data"])
+    for name in SETTING:
+        if name != "released":
+            need_same([run for run in results if name not in brought(run.config)], [name])
+
+
+def brought(c: Config) -> set[str]:
+    """The options that have the values which the differences of a run bring along."""
+    return {name for name, value in combined(c.released).options.items() if getattr(c, name) == value}
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -140,7 +146,7 @@ def main(argv: list[str] | None = None) -> int:
     elif Path(what).exists() and not options:
         try:
             results = read(Path(what))
-            for some in groups(results, ["task"]):
+            for some in by_task(results):
                 check(some)
         except (OSError, ValueError) as error:
             print(f"ablation.py: {reason(error)}", file=sys.stderr)
@@ -152,14 +158,18 @@ def main(argv: list[str] | None = None) -> int:
         needed = f"a task ({', '.join(TASKS)}) with its options, or a file or folder of runs"
         print(f"ablation.py: needs {needed}, got {' '.join([what, *options])}", file=sys.stderr)
         return 2
-    for task in names_run(results, "task", TASKS):
-        some = [run for run in results if run.config.task == task]
-        seeds = len({run.config.seed for run in some})
-        print(f"{describe_group(some, some[:1])}, {several(seeds, 'seed')}\n")
+    for some in by_task(results):
+        seeds = several(len({run.config.seed for run in some}), "seed")
+        print(", ".join([describe_group(some, some[:1]), seeds, *describe_versions(some)]), end="\n\n")
         for rule in names_run(some, "rule", RULES):
             for measure in ("worst_own", "worst_whole") if rule == RULES[0] else ("worst_own",):
                 print(f"{table(some, rule, measure)}\n")
     return 0
+
+
+def by_task(results: Results) -> list[Results]:
+    """The runs of each task."""
+    return [[run for run in results if run.config.task == task] for task in names_run(results, "task", TASKS)]
 
 
 if __name__ == "__main__":

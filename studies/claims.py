@@ -27,7 +27,7 @@ from refimpl.attacks import ATTACKS
 from refimpl.experiments import results
 from refimpl.experiments.config import Config
 from refimpl.experiments.options import Parser
-from refimpl.experiments.results import SETTING, Results, protocol
+from refimpl.experiments.results import SETTING, Results, describe_versions, protocol
 from refimpl.experiments.statistics import interval, level_with
 from refimpl.experiments.tables import WIDTH
 from refimpl.experiments.tasks import TASKS
@@ -65,13 +65,13 @@ class Setting(NamedTuple):
     config: Config
     columns: dict[str, Numbers]  # by attack
     caption: str  # what the runs have in common
-    files: str
+    source: str  # the files that they are in, and by how many versions of the code they are
 
 
 def read(paths: list[Path]) -> list[Setting]:
-    """The settings of all files, under the protocol of the paper or of the released code."""
+    """The settings of all files, under the protocol of the paper or of the released code. Raises ValueError."""
     files = {format_path(path): whole(results.read(path)) for path in paths}
-    groups = results.groups([run for some in files.values() for run in some])
+    groups = results.groups([run for some in files.values() for run in some], SETTING)
     return sorted((setting(group[0].config, files) for group in groups), key=order)
 
 
@@ -97,18 +97,18 @@ def order(s: Setting) -> tuple[Any, ...]:
 
 
 def setting(c: Config, files: dict[str, Results]) -> Setting:
-    """The setting of configuration c, with the numbers of all runs that belong to it."""
+    """The setting of configuration c, with the numbers of all runs that belong to it. Raises ValueError."""
     columns: dict[str, Numbers] = {}
-    used: dict[str, None] = {}
-    for name, runs in files.items():
-        for run in runs:
-            if belongs(run.config, c):
-                numbers = columns.setdefault(run.config.attack, {}).setdefault(run.config.rule, {})
-                numbers[run.config.seed] = run.last("worst_own")
-                used[name] = None
+    used = {name: [run for run in runs if belongs(run.config, c)] for name, runs in files.items()}
+    found = [run for runs in used.values() for run in runs]
+    results.need_same(found, ["data"])
+    for run in found:
+        numbers = columns.setdefault(run.config.attack, {}).setdefault(run.config.rule, {})
+        numbers[run.config.seed] = run.last("worst_own")
     columns = {attack: columns[attack] for attack in ATTACKS if attack in columns}
     configs = [run.config for runs in files.values() for run in runs]
-    return Setting(c, columns, caption(c, configs), ", ".join(used))
+    source = "; ".join([", ".join(name for name in used if used[name]), *describe_versions(found)])
+    return Setting(c, columns, caption(c, configs), source)
 
 
 def belongs(run: Config, c: Config) -> bool:
@@ -332,7 +332,7 @@ def main(argv: list[str] | None = None) -> int:
     except (OSError, ValueError) as error:
         print(f"{p.prog}: {error}", file=sys.stderr)
         return 2
-    key = [indented(f"[{i}] {s.caption}; {s.files}", "") for i, s in enumerate(settings, start=1)]
+    key = [indented(f"[{i}] {s.caption}; {s.source}", "") for i, s in enumerate(settings, start=1)]
     print(("\n\n" if options.markdown else "\n").join(key), end="\n\n")
     print(claims(settings, options.markdown))
     for i, s in enumerate(settings, start=1):

@@ -27,7 +27,7 @@ from refimpl.experiments import grid
 from refimpl.experiments.atomic import write
 from refimpl.experiments.config import Config
 from refimpl.experiments.figures import drawing, style_of
-from refimpl.experiments.fingerprint import code_digest
+from refimpl.experiments.fingerprint import origin
 from refimpl.experiments.options import Parser, whole_number
 from refimpl.experiments.results import Results, RunResult, as_csv, read
 from refimpl.experiments.statistics import interval
@@ -97,7 +97,7 @@ def config(rule: str, seed: int, rows: int, skew: float, attackers: int) -> Conf
 
 def run(rule: str, seed: int, rows: int, skew: float, attackers: int) -> RunResult:
     """The result of a run."""
-    start, c = time.perf_counter(), config(rule, seed, rows, skew, attackers)
+    start, made_by, c = time.perf_counter(), origin(run), config(rule, seed, rows, skew, attackers)
     X, y, test = local_data(spambase.load(None), rows, skew, draws.stream(seed, "partition"))
     model = models.mlp([57, 20, 2])
     lying = draws.attackers(WORKERS, attackers, draws.stream(seed, "attackers"))
@@ -117,10 +117,11 @@ def run(rule: str, seed: int, rows: int, skew: float, attackers: int) -> RunResu
         weights_at={},
         accuracy={},
         data=data_digest(c.task, None),
-        code=code_digest(methods.find(rule).modules),
+        code=made_by.code,
         versions=grid.versions(np),
         threads=1,
         seconds=time.perf_counter() - start,
+        entries=made_by.entries,
     )
 
 

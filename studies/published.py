@@ -7,7 +7,8 @@
 
 All on MNIST, accuracies in percent. As many rounds as theirs unless --rounds says otherwise: 50 000, 5 000 and
 15 000; 1 to 8 ms each for `ios`, 10 to 30 for `wu`. With --out each number is kept in a file as soon as it is
-there, and the same command does the rest. Where a number is the mean of ten records, +- is its standard error.
+there, and the same command does the rest; after an edit of the code it computes all anew. Where a number is the
+mean of ten records, +- is its standard error.
 Settings are in the docstrings of published_ios.py, published_peng.py and published_wu.py.
 """
 
@@ -29,6 +30,8 @@ from threadpoolctl import threadpool_limits
 
 import refimpl
 from refimpl.experiments.atomic import write
+from refimpl.experiments.contents import sha256
+from refimpl.experiments.fingerprint import origin
 from refimpl.experiments.options import Parser, whole_number
 from refimpl.experiments.results import csv_text, read_rows
 from refimpl.process import ended, reason
@@ -52,7 +55,7 @@ PUBLISHED = {
 }
 FACTS = ["table", "partition", "row", "column", "rounds", "seed"]  # that tell a number from others
 COLUMNS = ["table", "partition", "row", "column", "theirs", "rounds", "of", "seed", "ours", "error"]
-COLUMNS += ["version", "seconds"]
+COLUMNS += ["version", "seconds", "code"]  # the last is missing in older files
 Row = dict[str, Any]
 
 
@@ -87,7 +90,7 @@ def main(argv: list[str] | None = None) -> int:
         for name in tables:
             try:
                 found = (
-                    read_rows(Path(name), COLUMNS)
+                    read_rows(Path(name), COLUMNS, ["code"])
                     if is_file(name)
                     else cells_of(name, load(options.data_dir, PUBLISHED[name].symmetric), options)
                 )
@@ -97,7 +100,7 @@ def main(argv: list[str] | None = None) -> int:
     if not rows:
         print("no numbers: without --kept they are computed", file=sys.stderr)
     if options.csv and rows:
-        before = read_rows(options.csv, COLUMNS) if options.csv.exists() else []
+        before = read_rows(options.csv, COLUMNS, ["code"]) if options.csv.exists() else []
         write(options.csv, csv_text(added(before, rows)))
     return 0
 
@@ -110,7 +113,7 @@ def is_file(name: str) -> bool:
 def added(before: list[Row], rows: list[Row]) -> list[Row]:
     """All rows, the new one of two for the same number, in the order of the tables."""
     found = {tuple(str(row[name]) for name in FACTS): row for row in [*before, *rows]}
-    return sorted(found.values(), key=place)
+    return [{name: row.get(name, "") for name in COLUMNS} for row in sorted(found.values(), key=place)]
 
 
 def place(row: Row) -> tuple[int, ...]:
@@ -129,10 +132,12 @@ def place(row: Row) -> tuple[int, ...]:
 def cells_of(name: str, data: Data, options: argparse.Namespace) -> Iterator[Row]:
     """The cells of a table that were asked for, computed or from their files."""
     table = PUBLISHED[name]
+    code = sha256(origin([table.cells, data]))[:8]
     rounds, partition = options.rounds or table.rounds, options.partition if name == "ios" else "iid"
     for cell in table.cells(data, options):
         facts = {"table": name, "partition": partition, "row": cell.row, "column": cell.column}
         facts |= {"theirs": cell.theirs, "rounds": rounds, "of": table.rounds, "seed": options.seed}
+        facts["code"] = code
         path = path_of(facts, options.out)
         asked = cell.row in (options.rows or [cell.row]) and cell.column in (options.columns or [cell.column])
         if asked and (not options.kept or (path and path.exists())):
@@ -155,7 +160,7 @@ def show(rows: Iterable[Row]) -> Iterator[Row]:
 
 def path_of(facts: dict[str, Any], out: Path | None) -> Path | None:
     """The file of a number, if they are kept."""
-    name = "_".join(str(facts[key]) for key in FACTS)
+    name = "_".join(str(facts[key]) for key in [*FACTS, "code"])
     return out and out / f"{name.replace(' ', '-')}.json"
 
 

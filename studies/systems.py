@@ -21,19 +21,32 @@ from refimpl.attacks import ATTACKS
 from refimpl.experiments.atomic import write
 from refimpl.experiments.figures import STRETCH, drawing
 from refimpl.experiments.options import Parser
-from refimpl.experiments.results import Results, as_csv, identity, read, read_all
+from refimpl.experiments.results import (
+    TOGETHER,
+    Results,
+    as_csv,
+    describe_versions,
+    identity,
+    need_same,
+    protocol,
+    read,
+    read_all,
+)
 from refimpl.experiments.tables import kilobytes, names_run, rules_of, select
 from refimpl.experiments.tasks import TASKS
 from refimpl.experiments.words import several
-from refimpl.process import ended
+from refimpl.process import ended, reason
 
 CSV, PAGE = DOCS / "results" / "systems.csv", DOCS / "results" / "systems.md"
 NEEDS = {name: methods.find(name).entry.needs for name in methods.names()}
 
 
 def collect(folders: Iterable[Path], path: Path = CSV) -> int:
-    """Adds the runs in these folders to the CSV; how many rows it has then."""
+    """Adds the runs in these folders to the CSV; how many rows it has then. Raises ValueError."""
     found = sorted(read_all([*([path] if path.exists() else []), *folders]), key=identity)
+    if others := {run.config.name: protocol(run.config) for run in found if run.config.released}:
+        name, what = others.popitem()
+        raise ValueError(f"{path.name} needs runs under the paper's protocol, got {name}, {what}")
     path.parent.mkdir(parents=True, exist_ok=True)
     write(path, as_csv(found))
     return len(found)
@@ -46,7 +59,8 @@ def parts(results: Results) -> dict[tuple[str, int], Results]:
     """The runs by task and number of attackers, in the order of TASKS, most attackers first.
 
     Without an attack their number means nothing: such a run is in all parts of its task. Raises ValueError if a
-    part holds two configurations of a rule, of which a mean would say nothing.
+    part holds two configurations of a rule, of which a mean would say nothing, or if rules differ in more than
+    the learning rate.
     """
     configs = [run.config for run in results]
     runs = [(c.task, c.liars, c.rule, c.attack, c.seed) for c in configs]
@@ -55,7 +69,7 @@ def parts(results: Results) -> dict[tuple[str, int], Results]:
     order = sorted(
         {(c.task, c.attackers) for c in configs}, key=lambda part: (list(TASKS).index(part[0]), -part[1])
     )
-    return {
+    found = {
         (task, f): [
             run
             for run in results
@@ -63,6 +77,9 @@ def parts(results: Results) -> dict[tuple[str, int], Results]:
         ]
         for task, f in order
     }
+    for some in found.values():
+        need_same(some, (name for name in TOGETHER if name not in ("attackers", "lr")))
+    return found
 
 
 def mean(results: Results, rule: str, attack: str, measure: str) -> float | None:
@@ -113,9 +130,10 @@ def section(results: Results) -> str:
     for (task, attackers), some in parts(results).items():
         rates, c = sorted({f"{run.config.lr:g}" for run in some}), some[0].config
         facts = f"{c.workers} workers, {attackers} attackers, {c.epochs} epochs"
-        if unusual := sorted({run.config.partition for run in some} - {TASKS[task].defaults["partition"]}):
-            facts += f", partition {' or '.join(unusual)}"
-        facts += f", {seeds(some)}, learning rate {' or '.join(rates)}, {len(some)} runs."
+        if c.partition != TASKS[task].defaults["partition"]:
+            facts += f", partition {c.partition}"
+        facts += f", {seeds(some)}, learning rate {' or '.join(rates)}"
+        facts = ", ".join([facts, *describe_versions(some), f"{len(some)} runs."])
         own, whole = (winners(some, measure) for measure in ("worst_own", "mean_whole"))
         title = f"### {TASKS[task].title}, {attackers} attackers"
         best = f"Best worst *own*: {own}.\n\nBest mean *whole*: {whole}."
@@ -197,15 +215,15 @@ def main(argv: list[str] | None = None) -> int:
     commands.add_parser("collect", help="runs -> CSV").add_argument("folders", nargs="+", type=Path)
     commands.add_parser("show", help="CSV -> docs/results/systems.md")
     options = parser.parse_args(argv)
-    if options.command == "show":
-        show()
-        return 0
-    if empty := [str(folder) for folder in options.folders if not any(folder.glob("*.json"))]:
-        parser.error(f"needs folders with JSON files of runs, got none in {', '.join(empty)}")
     try:
+        if options.command == "show":
+            show()
+            return 0
+        if empty := [str(folder) for folder in options.folders if not any(folder.glob("*.json"))]:
+            raise ValueError(f"needs folders with JSON files of runs, got none in {', '.join(empty)}")
         print(f"{collect(options.folders)} runs in {CSV}")
     except ValueError as error:
-        parser.error(str(error))
+        parser.error(reason(error))
     return 0
 
 

@@ -39,6 +39,7 @@ def result(rule, attack, seed, worst, lost=0, sent=1234.0, **options):
         versions={"refimpl": "0"},
         threads=1,
         seconds=1.26,
+        entries="e271e5",
     )
 
 

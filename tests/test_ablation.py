@@ -2,15 +2,17 @@
 
 import shutil
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "studies"))
 import ablation
-from some_results import result
+from some_results import result, with_options
 
 from refimpl import released
+from refimpl.experiments.results import as_csv
 
 ALL = released.differences_of("spambase")
 
@@ -121,9 +123,41 @@ def test_runs_of_a_folder_become_tables_and_a_mixture_is_refused(tmp_path, capsy
     ablation.main(["spambase", *more, str(tmp_path / "more")])
     for path in (tmp_path / "more").glob("*.json"):
         shutil.copy(path, tmp_path / "runs")
-    capsys.readouterr()
     assert ablation.main([str(tmp_path / "runs")]) == 2
-    assert capsys.readouterr().err == "ablation.py: needs runs with the same epochs, got 1, 2\n"
+    assert capsys.readouterr().err.endswith("ablation.py: needs runs with the same epochs, got 1, 2\n")
+
+
+def test_runs_by_several_versions_of_the_code_say_so(tmp_path, capsys):
+    runs = [run_of((), 0, 0.5), replace(run_of((), 1, 0.5), code="another")]
+    (tmp_path / "runs.csv").write_text(as_csv(runs))
+    assert ablation.main([str(tmp_path / "runs.csv")]) == 0
+    assert "epochs 2, 2 seeds, computed by 2 versions of the code\n" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("other", "got"),
+    [
+        ({"batch_size": 40}, "the same batch_size, got 20, 40"),
+        ({"dtype": "float32"}, "the same dtype, got float32, float64"),
+        ({"l2": 0.1}, "the same l2, got 0.0, 0.1"),
+        ({"lr": 0.1}, "the same lr, got 0.01, 0.1"),
+        ({"released": ("adam",), "optimizer": "adam", "lr": 0.1}, "the same lr, got 0.01, 0.1"),
+        ({"data": "other"}, "the same data, got da7a, other"),
+        ({"released": ("adam",), "optimizer": "adam", "lr": 0.005}, ""),
+        ({"data": ""}, ""),
+        ({"seed": 1}, ""),
+    ],
+)
+def test_runs_that_differ_in_what_is_no_difference_are_refused(other, got, tmp_path, capsys):
+    facts = {name: value for name, value in other.items() if name == "data"}
+    options = {name: value for name, value in other.items() if name != "data"}
+    runs = [run_of((), 0, 0.5), run_of(("smoothed-risk",), 0, 0.6)]
+    runs = [runs[0], with_options(runs[1], risk="batch")]
+    runs.append(replace(with_options(runs[0], **{"seed": 2} | options), **facts))
+    (tmp_path / "runs.csv").write_text(as_csv(runs))
+    assert ablation.main([str(tmp_path / "runs.csv")]) == (2 if got else 0)
+    said = capsys.readouterr().err
+    assert said == (f"ablation.py: needs runs with {got}\n" if got else "")
 
 
 def test_a_dry_run_runs_nothing(tmp_path, capsys):

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from refimpl import train
-from refimpl.experiments import checkpoints, cli, grid, results
+from refimpl.experiments import checkpoints, cli, fingerprint, grid, results
 from refimpl.experiments.options import parse
 
 OPTIONS = "--rules adaptive --attacks arbitrary --epochs 6 --batch-size 60 --optimizer adam"
@@ -99,7 +99,7 @@ def test_a_damaged_checkpoint_is_set_aside(content, whole, tmp_path, capsys):
 def test_a_checkpoint_of_other_options_or_code_is_not_found(monkeypatch, tmp_path):
     here = checkpoints.path_of(grid.path_of(config(), tmp_path))
     assert checkpoints.path_of(grid.path_of(dataclasses.replace(config(), lr=0.02), tmp_path)) != here
-    monkeypatch.setattr(grid, "fingerprint", lambda config, data: "othercode")
+    monkeypatch.setattr(fingerprint, "code_digest", lambda roots: "another version")
     assert checkpoints.path_of(grid.path_of(config(), tmp_path)) != here
 
 

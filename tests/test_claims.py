@@ -1,6 +1,7 @@
 """studies/claims.py, on files of runs that are made up."""
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -198,6 +199,20 @@ def test_the_report_has_a_table_for_each_kind_of_runs(tmp_path, capsys):
     heads = [line for line in capsys.readouterr().out.splitlines() if line.startswith("task ")]
     assert len(heads) == len(set(heads)) == 6
     assert "task har, workers 10, attackers 6, epochs 10, risk batch, protocol released" in heads
+
+
+def test_runs_of_different_data_are_refused_and_of_different_code_are_told(tmp_path, capsys):
+    """Also of those that count for a setting although they differ in what does not matter to them."""
+    one = rows("spambase", "none", everybody([0.9], [0.8]))
+    other = rows("spambase", "none", {"average": [0.8, 0.7]}, attackers=2)
+    for facts, status in (({"data": "other"}, 2), ({"code": "other"}, 0)):
+        path = file_of(tmp_path, [*one, *(replace(run, **facts) for run in other)])
+        assert claims.main([str(path)]) == status
+        said = capsys.readouterr()
+        if status:
+            assert said.err.endswith("needs runs with the same data, got da7a, other\n")
+        else:
+            assert "runs.csv; computed by 2 versions of the code" in " ".join(said.out.split())
 
 
 def test_a_file_without_runs_is_one_line(tmp_path, capsys):

@@ -20,6 +20,7 @@ from refimpl.attacks import ATTACKS
 from refimpl.experiments import cli, config, grid
 from refimpl.experiments.options import parser
 from refimpl.experiments.results import load
+from refimpl.experiments.watch import kind_of
 from refimpl.graphs import GRAPHS, read_edges
 from refimpl.optim import OPTIMIZERS
 from refimpl.related.schedules import SCHEDULES, read_rounds
@@ -29,6 +30,15 @@ EXAMPLE = Path(__file__).parents[1] / "examples" / "spambase.py"
 
 def configs(options):
     return cli.configs("spambase", cli.parse("spambase", options.split())[1])
+
+
+def test_the_time_that_runs_take_is_by_their_epochs_and_by_how_many_run_at_once():
+    todo = configs("--rules krum --attacks foe --seeds 0 1 --epochs 10")
+    known = {kind_of(todo[0]): 2.0}  # seconds per epoch
+    assert cli.work(todo[:1], known, None) == "about 20 seconds"
+    assert cli.work(todo, known, None) == "about 40 seconds"
+    assert cli.work(todo, known, None, jobs=2) == "about 20 seconds at 2 at a time"
+    assert cli.work(todo, {}, None) == "380 rounds"
 
 
 QUICK = ["--epochs", "1", "--rules", "adaptive", "local", "--attacks", "none", "alie", "--jobs", "1"]

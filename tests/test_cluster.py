@@ -7,14 +7,17 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from unittest import mock
 
 import pytest
 from test_grid import config
 
-from refimpl.experiments import cli, grid, tasks
+from refimpl.aggregate import RULES
+from refimpl.experiments import cli, fingerprint, grid, tasks
 
 ROOT = Path(__file__).parents[1]
 missing = importlib.util.find_spec("distributed") is None
@@ -46,15 +49,15 @@ def dask(*command, cwd):
 
 
 @contextlib.contextmanager
-def running(folder, workers=2):
-    """A scheduler on loopback with workers of one thread each: its address, itself, them."""
+def running(folder, workers=2, threads=1):
+    """A scheduler on loopback with workers of so many threads each: its address, itself, them."""
     where = folder / "scheduler.json"
     with contextlib.ExitStack() as stack:
         start = ["scheduler", "--host", "127.0.0.1", "--port", "0", "--scheduler-file", str(where)]
         scheduler = stack.enter_context(dask(*start, cwd=folder))
         wait_for(where.exists)
         address = json.loads(where.read_text())["address"]
-        one = ["worker", address, "--nthreads", "1", "--no-nanny"]
+        one = ["worker", address, "--nthreads", str(threads), "--no-nanny"]
         started = [stack.enter_context(dask(*one, cwd=folder)) for _ in range(workers)]
         if workers:
             with cluster.Client(address, set_as_default=False) as client:
@@ -147,12 +150,42 @@ def test_without_its_scheduler_a_grid_ends_and_keeps_what_it_has(tmp_path):
 
 @needs_distributed
 def test_workers_with_another_version_are_refused(tmp_path, monkeypatch):
-    digests = iter(["ours", "another"])
-    monkeypatch.setattr(cluster, "code_digest", lambda roots: next(digests))
+    """Whatever it is that is another there: here a module that only some systems use."""
+    digest, client = fingerprint.code_digest, threading.get_ident()
+
+    def in_a_thread_of_its_own(roots):
+        other = "refimpl.related" in roots and threading.get_ident() != client
+        return "another" if other else digest(roots)
+
+    monkeypatch.setattr(fingerprint, "code_digest", in_a_thread_of_its_own)
     with running_here(1) as address:
+        assert list(cluster.connect(address)[0]([config(epochs=1)], tmp_path, 1, None))
         run_all, _ = cluster.connect(address)
-        with pytest.raises(ValueError, match="needs the same refimpl everywhere"):
-            list(run_all([config(epochs=1)], tmp_path, 1, None))
+        with pytest.raises(OSError, match=r"needs the same refimpl everywhere, but inproc://.* has another"):
+            list(run_all([config(rule="d-sgd", epochs=1)], tmp_path, 1, None))
+    assert len(list(tmp_path.glob("*.json"))) == 1
+
+
+@needs_distributed
+def test_two_clients_of_one_worker_each_have_their_own_rule(tmp_path):
+    """At once, in its two threads; and what one of them has sent is not left for a third."""
+    runs = [config(rule="krum", epochs=3, seed=seed) for seed in range(3)]
+    mine = {"krum": RULES["krum"]._replace(compute=lambda W, risks, own, f: W[own] / 2)}
+
+    def numbers(run_all, name):
+        (tmp_path / name).mkdir()
+        return {run.config.seed: run.history for run in run_all(runs, tmp_path / name, 1, None)}
+
+    shipped = numbers(grid.run_all, "shipped here")
+    with running(tmp_path, workers=1, threads=2) as (address, _, _), ThreadPoolExecutor() as pool:
+        with mock.patch.dict(RULES, mine):
+            own = numbers(grid.run_all, "own here")
+            first = cluster.connect(address)[0](runs, tmp_path, 1, None)
+            started = [next(first)]  # the entries are on their way
+        other = pool.submit(numbers, cluster.connect(address)[0], "shipped there")
+        assert {run.config.seed: run.history for run in [*started, *first]} == own
+        assert other.result() == shipped
+        assert numbers(cluster.connect(address)[0], "later") == shipped
 
 
 def refused(tmp_path, capsys, address):

@@ -1,20 +1,19 @@
 """What a fingerprint depends on: the configuration, the data, the entries and the code of a run."""
 
+import contextlib
 import dataclasses
 import functools
 import re
-import shutil
-from pathlib import Path
+from unittest import mock
 
 import pytest
 
-import data_loaders
 import refimpl
 from refimpl.aggregate import RULES
 from refimpl.attacks import ATTACKS
 from refimpl.experiments import fingerprint, tasks
 from refimpl.experiments.config import Config
-from refimpl.experiments.fingerprint import bare, code_of
+from refimpl.experiments.fingerprint import bare, origin_of
 from refimpl.related import SYSTEMS
 from refimpl.related import rules as related_rules
 
@@ -26,6 +25,14 @@ CONFIG = Config(
 
 def config(**changes):
     return dataclasses.replace(CONFIG, **changes)
+
+
+def code_of(c):
+    return origin_of(c).code
+
+
+def digits_of(c, data="data"):
+    return fingerprint.fingerprint(c, data, origin_of(c))
 
 
 # --- Sources ------------------------------------------------------------------------------------------------
@@ -54,22 +61,31 @@ def test_comments_docstrings_and_layout_do_not_count_but_code_does():
 # --- Which code counts --------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def copies(tmp_path, monkeypatch):
-    """The folder of a copy of both packages, which is what is looked at."""
-    for package in (refimpl, data_loaders):
-        sources = shutil.ignore_patterns("__pycache__", "*.csv", "*.json", "*.data", "*.gz", "*.zip")
-        shutil.copytree(
-            Path(package.__file__).parent, tmp_path / package.__name__, symlinks=True, ignore=sources
-        )
-    monkeypatch.setattr(fingerprint, "FOLDERS", {name: tmp_path / name for name in fingerprint.FOLDERS})
-    monkeypatch.setattr(fingerprint, "code_digest", fingerprint.code_digest.__wrapped__)
-    return tmp_path
+@contextlib.contextmanager
+def editing():
+    """Within it, the sources by module may be changed."""
+    sources = dict(fingerprint.SOURCES)
+    uncached = fingerprint.code_digest.__wrapped__
+    with mock.patch.multiple(fingerprint, SOURCES=sources, code_digest=uncached):
+        yield sources
 
 
-def edited(path):
-    """Adds a line of code."""
-    path.write_text(f"{path.read_text()}\nEDITED = True\n")
+def test_all_files_of_the_package_are_known_by_the_names_of_their_modules():
+    known = fingerprint.SOURCES
+    assert {"refimpl", "refimpl.algorithm", "refimpl.fast.engine", "data_loaders.har"} <= set(known)
+    assert "def local_step(" in known["refimpl.algorithm"]
+
+
+def test_an_edit_after_the_import_does_not_count(tmp_path, monkeypatch):
+    """The code in memory is that of the import; a process that starts later has another fingerprint."""
+    package = tmp_path / "refimpl"
+    package.mkdir()
+    monkeypatch.setattr(refimpl, "__file__", str(package / "__init__.py"))
+    before = code_of(config())
+    (package / "aggregate.py").write_text("x = 1\n")
+    fingerprint.code_digest.cache_clear()
+    assert code_of(config()) == before
+    assert fingerprint.read_sources()["refimpl.aggregate"] == "x = 1\n"
 
 
 METHODS = {
@@ -84,84 +100,94 @@ METHODS = {
 RELEASED, SYSTEM = {"released", "released plain", "outputs"}, {"system", "system plain"}
 FAST = {"fast", "released", "outputs"}
 COUNTS = {
-    "refimpl/algorithm.py": METHODS,
-    "refimpl/aggregate.py": METHODS,
-    "refimpl/attacks.py": METHODS,
-    "refimpl/layers.py": METHODS,
-    "refimpl/models.py": METHODS,
-    "refimpl/optim.py": METHODS,
-    "refimpl/graphs.py": METHODS,
-    "refimpl/draws.py": METHODS,
-    "refimpl/arrays.py": METHODS,
-    "refimpl/train.py": METHODS,
-    "refimpl/engine.py": METHODS,
-    "refimpl/methods.py": METHODS,
-    "refimpl/experiments/run.py": METHODS,
-    "refimpl/experiments/tasks.py": METHODS,
-    "refimpl/experiments/config.py": METHODS,
-    "data_loaders/spambase.py": METHODS,
-    "data_loaders/partition.py": METHODS,
-    "refimpl/fast/engine.py": FAST,
-    "refimpl/fast/rules.py": FAST,
-    "refimpl/fast/networks.py": FAST | {"system"},
-    "refimpl/fast/released.py": {"released"},
-    "refimpl/released.py": RELEASED,
-    "refimpl/related/systems.py": SYSTEM,
-    "refimpl/related/schedules.py": SYSTEM,
-    "refimpl/peers.py": (),
-    "refimpl/audit/__main__.py": (),
-    "refimpl/__init__.py": (),
-    "refimpl/experiments/__init__.py": (),
-    "refimpl/experiments/cli.py": (),
-    "refimpl/experiments/options.py": (),
-    "refimpl/experiments/grid.py": (),
-    "refimpl/experiments/cluster.py": (),
-    "refimpl/experiments/watch.py": (),
-    "refimpl/experiments/checkpoints.py": (),
-    "refimpl/experiments/results.py": (),
-    "refimpl/experiments/figures.py": (),
-    "refimpl/experiments/fingerprint.py": (),
+    "refimpl.algorithm": METHODS,
+    "refimpl.aggregate": METHODS,
+    "refimpl.attacks": METHODS,
+    "refimpl.layers": METHODS,
+    "refimpl.models": METHODS,
+    "refimpl.optim": METHODS,
+    "refimpl.graphs": METHODS,
+    "refimpl.draws": METHODS,
+    "refimpl.arrays": METHODS,
+    "refimpl.train": METHODS,
+    "refimpl.engine": METHODS,
+    "refimpl.methods": METHODS,
+    "refimpl.experiments.run": METHODS,
+    "refimpl.experiments.tasks": METHODS,
+    "refimpl.experiments.config": METHODS,
+    "data_loaders.spambase": METHODS,
+    "data_loaders.partition": METHODS,
+    "refimpl.fast.engine": FAST,
+    "refimpl.fast.rules": FAST,
+    "refimpl.fast.networks": FAST | {"system"},
+    "refimpl.fast.released": {"released"},
+    "refimpl.released": RELEASED,
+    "refimpl.related.systems": SYSTEM,
+    "refimpl.related.schedules": SYSTEM,
+    "refimpl.peers": (),
+    "refimpl.audit.__main__": (),
+    "refimpl": (),
+    "refimpl.experiments": (),
+    "refimpl.experiments.cli": (),
+    "refimpl.experiments.options": (),
+    "refimpl.experiments.grid": (),
+    "refimpl.experiments.cluster": (),
+    "refimpl.experiments.watch": (),
+    "refimpl.experiments.checkpoints": (),
+    "refimpl.experiments.results": (),
+    "refimpl.experiments.figures": (),
+    "refimpl.experiments.fingerprint": (),
+    "refimpl.experiments.contents": (),
+    "refimpl.experiments.registry": (),
 }
-"""By file, the runs that an edit of it makes invalid."""
+"""By module, the runs that an edit of it makes invalid."""
 
 
-@pytest.mark.parametrize("file", COUNTS)
-def test_an_edit_counts_for_the_runs_that_reach_the_file_and_for_no_others(copies, file):
-    before = {name: code_of(config(**changes)) for name, changes in METHODS.items()}
-    assert all(re.fullmatch("[0-9a-f]{16}", digest) for digest in before.values())
-    edited(copies / file)
-    changed = {name for name, changes in METHODS.items() if code_of(config(**changes)) != before[name]}
-    assert changed == set(COUNTS[file])
+@pytest.mark.parametrize("module", COUNTS)
+def test_an_edit_counts_for_the_runs_that_reach_the_module_and_for_no_others(module):
+    with editing() as sources:
+        assert module in sources
+        before = {name: code_of(config(**changes)) for name, changes in METHODS.items()}
+        assert all(re.fullmatch("[0-9a-f]{16}", digest) for digest in before.values())
+        sources[module] += "\nEDITED = True\n"
+        changed = {name for name, changes in METHODS.items() if code_of(config(**changes)) != before[name]}
+    assert changed == set(COUNTS[module])
 
 
-def test_a_new_file_counts_once_something_that_counts_imports_it(copies):
-    before = code_of(config())
-    (copies / "refimpl/fast/new.py").write_text("x = 1\n")
-    (copies / "refimpl/experiments/new_figure.py").write_text("from refimpl.fast import new\n")
-    assert code_of(config()) == before
-    engine = copies / "refimpl/fast/engine.py"
-    engine.write_text(f"{engine.read_text()}\nfrom refimpl.fast import new\n")
-    imports = code_of(config())
-    assert imports != before
-    (copies / "refimpl/fast/new.py").write_text("x = 2\n")
-    assert code_of(config()) not in (before, imports)
+def test_a_new_module_counts_once_something_that_counts_imports_it():
+    with editing() as sources:
+        before = code_of(config())
+        sources["refimpl.fast.new"] = "x = 1\n"
+        sources["refimpl.experiments.new_figure"] = "from refimpl.fast import new\n"
+        assert code_of(config()) == before
+        sources["refimpl.fast.engine"] += "\nfrom refimpl.fast import new\n"
+        imports = code_of(config())
+        assert imports != before
+        sources["refimpl.fast.new"] = "x = 2\n"
+        assert code_of(config()) not in (before, imports)
 
 
-def test_a_comment_in_a_file_that_counts_does_not(copies):
-    before = code_of(config())
-    path = copies / "refimpl/aggregate.py"
-    path.write_text(f'{path.read_text()}\n"""About."""  # one\n')
-    assert code_of(config()) == before
+def test_a_comment_in_a_module_that_counts_does_not():
+    with editing() as sources:
+        before = code_of(config())
+        sources["refimpl.aggregate"] += '\n"""About."""  # one\n'
+        assert code_of(config()) == before
 
 
-def test_a_function_of_the_package_that_no_engine_imports_counts_where_an_entry_uses_it(copies, monkeypatch):
-    borrowed = RULES["median"]._replace(compute=lambda *args: None)
-    borrowed.compute.__module__ = related_rules.__name__
-    monkeypatch.setitem(RULES, "borrowed", borrowed)
-    before, other = code_of(config(rule="borrowed")), code_of(config())
-    edited(copies / "refimpl/related/rules.py")
-    assert code_of(config(rule="borrowed")) != before
-    assert code_of(config()) == other
+BORROWED = {
+    "the package's": lambda W, risks, own, f: related_rules.geometric_median(W),
+    "bound": functools.partial(related_rules.geometric_median),
+}
+
+
+@pytest.mark.parametrize("how", BORROWED)
+def test_a_module_that_no_engine_imports_counts_where_an_entry_uses_it(monkeypatch, how):
+    with editing() as sources:
+        monkeypatch.setitem(RULES, "borrowed", RULES["median"]._replace(compute=BORROWED[how]))
+        before, other = code_of(config(rule="borrowed")), code_of(config())
+        sources["refimpl.related.rules"] += "\nEDITED = True\n"
+        assert code_of(config(rule="borrowed")) != before
+        assert code_of(config()) == other
 
 
 def test_the_walk_follows_every_form_of_import():
@@ -185,16 +211,8 @@ def scaled(factor, own, honest, signals):
     return factor * own
 
 
-def typed(expression):
-    """A function without a source file."""
-    return eval(expression, {"__name__": "nowhere"})
-
-
-def test_a_function_among_bound_arguments_counts_by_its_code_not_by_its_address():
-    one, again, other = (
-        fingerprint.described(functools.partial(scaled, own=typed(f"lambda x: x + {n}"))) for n in (1, 1, 2)
-    )
-    assert one == again != other
+def blended(beta):
+    return lambda W, risks, own, f: beta * W[own]
 
 
 def test_the_entries_that_a_run_uses_count_and_no_others(monkeypatch):
@@ -202,34 +220,57 @@ def test_the_entries_that_a_run_uses_count_and_no_others(monkeypatch):
     rule, attack = RULES["adaptive"], ATTACKS["sign-flip"]
     changes = [
         (tasks.TASKS, "spambase", tasks.TASKS["spambase"]._replace(test_share=0.3)),
+        (tasks.TASKS, "spambase", tasks.TASKS["spambase"]._replace(model=tasks.TASKS["har"].model)),
         (RULES, "adaptive", RULES["inverse-risk"]._replace(label="adaptive")),
         (ATTACKS, "sign-flip", attack._replace(send=functools.partial(scaled, 1))),
         (ATTACKS, "sign-flip", attack._replace(send=functools.partial(scaled, 2))),
-        (RULES, "adaptive", rule._replace(compute=typed("lambda W, risks, own, f: risks"))),
-        (RULES, "adaptive", rule._replace(compute=typed("lambda W, risks, own, f: -risks"))),
+        (RULES, "adaptive", rule._replace(compute=lambda W, risks, own, f: risks)),
+        (RULES, "adaptive", rule._replace(compute=lambda W, risks, own, f: -risks)),
+        (RULES, "adaptive", rule._replace(compute=blended(0.0))),
+        (RULES, "adaptive", rule._replace(compute=blended(1.0))),
+        (RULES, "adaptive", rule._replace(compute=functools.wraps(rule.compute)(blended(0.0)))),
     ]
-    before, found = fingerprint.fingerprint(config(), "data"), []
+    before, found = digits_of(config()), []
     for table, name, entry in changes:
         with monkeypatch.context() as patch:
             patch.setitem(table, name, entry)
-            found.append(fingerprint.fingerprint(config(), "data"))
-            assert fingerprint.fingerprint(config(), "data") == found[-1]
-    found.append(fingerprint.fingerprint(config(), "other data"))
+            found.append(digits_of(config()))
+            assert digits_of(config()) == found[-1]
+    found.append(digits_of(config(), "other data"))
     assert len({before, *found}) == 2 + len(changes)
     monkeypatch.setitem(RULES, "median", RULES["krum"])
-    assert fingerprint.fingerprint(config(), "data") == before
+    assert digits_of(config()) == before
+
+
+def test_what_loads_the_data_counts_by_the_data_alone(monkeypatch):
+    before = digits_of(config())
+    monkeypatch.setitem(tasks.TASKS, "spambase", tasks.TASKS["spambase"]._replace(load=lambda folder: None))
+    assert digits_of(config()) == before
 
 
 def test_a_schedule_and_a_system_of_ones_own_count(monkeypatch):
-    system, average = (fingerprint.fingerprint(config(rule=rule), "data") for rule in ("d-sgd", "average"))
-    assert fingerprint.fingerprint(config(rule="d-sgd", graph_schedule="matching"), "data") != system
+    system, average = (digits_of(config(rule=rule)) for rule in ("d-sgd", "average"))
+    assert digits_of(config(rule="d-sgd", graph_schedule="matching")) != system
     monkeypatch.setitem(SYSTEMS, "d-sgd", SYSTEMS["d-psgd"])
-    assert fingerprint.fingerprint(config(rule="d-sgd"), "data") != system
-    assert fingerprint.fingerprint(config(rule="average"), "data") == average
+    assert digits_of(config(rule="d-sgd")) != system
+    assert digits_of(config(rule="average")) == average
+
+
+def test_an_entry_that_cannot_be_compared_is_told_in_words(monkeypatch):
+    assert origin_of(config()).known
+    deep = []
+    for _ in range(5000):
+        deep = [deep]
+    for held, said in (((x for x in ()), "a generator"), (deep, "maximum recursion depth exceeded")):
+        mine = RULES["median"]._replace(compute=functools.partial(scaled, held))
+        monkeypatch.setitem(RULES, "mine", mine)
+        origin = origin_of(config(rule="mine"))
+        assert origin.entries.startswith(said)
+        assert not origin.known
 
 
 def test_every_field_counts_but_the_device():
-    before = fingerprint.fingerprint(config(), "data")
+    before = digits_of(config())
     for change in ({"lr": 0.02}, {"plain": True}, {"l2": 0.1}, {"graph": "ring"}, {"released": ("adam",)}):
-        assert fingerprint.fingerprint(config(**change), "data") != before
-    assert fingerprint.fingerprint(config(device=1), "data") == before
+        assert digits_of(config(**change)) != before
+    assert digits_of(config(device=1)) == before

@@ -2,14 +2,23 @@
 
 import dataclasses
 import json
+import os
 import re
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from shutil import copytree, ignore_patterns
 
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
+import data_loaders
+import refimpl
 from data_loaders import Dataset
-from refimpl.experiments import fingerprint, grid, results, tasks
+from refimpl.aggregate import RULES
+from refimpl.experiments import checkpoints, cli, fingerprint, grid, results, tasks
 from refimpl.experiments.config import Config
 
 CONFIG = Config(
@@ -70,18 +79,92 @@ def test_the_bytes_do_not_depend_on_the_number_of_jobs(tmp_path):
     assert set(files[0]) == {grid.path_of(c, tmp_path).name for c in runs}
 
 
+# --- A user's own entries -----------------------------------------------------------------------------------
+
+
+def own_rule(monkeypatch, compute):
+    monkeypatch.setitem(RULES, "krum", RULES["krum"]._replace(compute=compute))
+
+
+def worst(out, jobs):
+    """The worst accuracy of a run with the rule that is called krum."""
+    (result,) = grid.run_all([config(rule="krum", epochs=1)], out, jobs, None)
+    assert grid.path_of(result.config, out).name == grid.name_of(result)
+    return result.last("worst_own")
+
+
+def test_a_worker_process_forgets_the_entries_of_its_last_run(tmp_path, monkeypatch):
+    """It may be the same process that computes the next command's."""
+    right = worst(tmp_path, 1)
+    for beta in (0.0, 0.5):
+        with monkeypatch.context() as patch:
+            own_rule(patch, lambda W, risks, own, f, beta=beta: beta * W[own])
+            assert worst(tmp_path, 2) == worst(tmp_path, 1) != right
+    assert worst(tmp_path, 2) == right
+    assert len(list(tmp_path.iterdir())) == 3
+
+
+MEMORY = []
+
+
+def remembering(W, risks, own, f):
+    MEMORY.append(len(W))
+    return W[own]
+
+
+def test_a_rule_that_remembers_what_ran_before_is_refused(tmp_path, monkeypatch):
+    """Its numbers would depend on the order of the runs and on the number of processes."""
+    own_rule(monkeypatch, remembering)
+    runs = grid.run_all([config(rule="krum", epochs=1, seed=seed) for seed in (0, 1)], tmp_path, 1, None)
+    assert next(runs).config.seed == 0
+    with pytest.raises(OSError, match="krum_sign-flip_seed1 depends on is not as it was"):
+        next(runs)
+
+
+def test_what_cannot_be_compared_is_computed_anew_and_never_reused(tmp_path, monkeypatch, capsys):
+    own_rule(monkeypatch, lambda W, risks, own, f, odd=(x for x in ()): W[own])
+    c = config(rule="krum", epochs=1)
+    path = grid.path_of(c, tmp_path)
+    for kept in (set(), {f"{file.name}.1.aside" for file in (path, checkpoints.path_of(path))}):
+        assert len(cli.run_grid([c], tmp_path, 1, None, 1)) == 1
+        said = capsys.readouterr().err
+        assert "1 run to be computed anew: they use a generator, and nobody can tell" in said
+        assert f"[1/1] {c.name}" in said
+        assert {file.name for file in tmp_path.glob("*.aside")} == kept
+        checkpoints.path_of(path).write_text("of who knows what")
+    cli.plan([c], tmp_path, 1, None)
+    assert "1 of 1 run to do" in capsys.readouterr().out
+
+
 # --- Files --------------------------------------------------------------------------------------------------
 
 
 def test_a_result_is_found_again_until_an_option_or_the_code_changes(tmp_path, monkeypatch):
     assert grid.saved(config(), tmp_path) is None
+    assert not grid.is_there(config(), tmp_path)
     result = grid.run_to_file(config(), grid.path_of(config(), tmp_path), None, 1, {})
     assert grid.saved(config(), tmp_path) == result
+    assert grid.is_there(config(), tmp_path)
     for change in ({"lr": 0.02}, {"plain": True}, {"l2": 0.1}, {"graph": "ring"}):
         assert grid.saved(config(**change), tmp_path) is None
     assert grid.saved(config(device=1), tmp_path) == result  # the device does not decide the numbers
     monkeypatch.setattr(fingerprint, "code_digest", lambda roots: "another version of the rules")
     assert grid.saved(config(), tmp_path) is None
+
+
+def test_results_of_another_version_are_counted_and_what_is_no_result_is_not():
+    right = results.as_json(grid.run(config(epochs=1, rule="local")))
+    older = json.dumps(json.loads(right) | {"format": 1})
+    other = results.as_json(dataclasses.replace(results.from_json(json.loads(right)), code="0" * 16))
+    with tempfile.TemporaryDirectory() as folder:
+        out = Path(folder)
+        for number, text in enumerate([right, right, "[]", "{", "{}"]):
+            (out / f"{number}.json").write_text(text)
+        assert grid.outdated(out) == 0
+        (out / "older.json").write_text(older)
+        assert grid.outdated(out) == 1
+        (out / "other.json").write_text(other)
+        assert grid.outdated(out) == 2
 
 
 def test_a_result_on_a_graph_of_one_s_own_is_found_again(tmp_path):
@@ -111,12 +194,69 @@ def test_two_data_folders_are_two_results(folders, tmp_path):
     assert first.data == tasks.data_digest("spambase", "first") != tasks.data_digest("spambase", "second")
 
 
-def test_a_result_of_other_data_under_the_right_name_is_set_aside(folders, tmp_path, capsys):
+def test_a_result_of_other_data_or_code_under_the_right_name_is_set_aside(folders, tmp_path, capsys):
+    right = grid.run(config(epochs=1), "second")
     path = grid.path_of(config(epochs=1), tmp_path, "second")
-    grid.run_to_file(config(epochs=1), path, "first", 1, {})
-    assert grid.saved(config(epochs=1), tmp_path, "second") is None
-    assert "it is of other data" in capsys.readouterr().err
-    assert [p.name for p in tmp_path.iterdir()] == [f"{path.name}.1.aside"]
+    for number, other in enumerate([{"data": "0" * 16}, {"code": "0" * 16}, {"entries": "0" * 16}], start=1):
+        path.write_text(results.as_json(dataclasses.replace(right, **other)))
+        assert grid.saved(config(epochs=1), tmp_path, "second") is None
+        assert "it is of another run" in capsys.readouterr().err
+        assert [p.name for p in tmp_path.glob("*.json*")].count(f"{path.name}.{number}.aside") == 1
+    path.write_text(results.as_json(right))
+    assert grid.saved(config(epochs=1), tmp_path, "second") == right
+
+
+def test_a_run_that_has_become_another_is_refused_and_not_filed(folders, tmp_path, monkeypatch):
+    """Data, code or a value that it uses changed after it was asked for."""
+    changed = "adaptive_sign-flip_seed0 depends on is not as it was when the command started"
+    path = grid.path_of(config(epochs=1), tmp_path, "second")
+    with pytest.raises(OSError, match=changed):
+        grid.run_to_file(config(epochs=1), path, "first", 1, {})
+    monkeypatch.setattr(fingerprint, "code_digest", lambda roots: "another version")
+    with pytest.raises(OSError, match=changed):
+        grid.run_to_file(config(epochs=1), path, "second", 1, {})
+    assert list(tmp_path.iterdir()) == []
+
+
+EDITING = """
+import sys
+import tempfile
+from pathlib import Path
+import refimpl
+from refimpl.experiments import cli, grid, main
+def edit_then_run(*args, run_all=grid.run_all):
+    path = Path(refimpl.__file__).with_name("aggregate.py")
+    path.write_text(path.read_text().replace("return W.mean(axis=0)", "return W.mean(axis=0) / 2"))
+    return run_all(*args)
+grid.run_all = edit_then_run
+sys.exit(main("spambase"))
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("jobs", ["1", "2"])
+def test_code_edited_before_the_worker_processes_start_is_not_filed_as_the_old(tmp_path, jobs):
+    """One job is this process, which has the old code; worker processes have the new one, and say so."""
+    for package in (refimpl, data_loaders):
+        copytree(
+            Path(package.__file__).parent, tmp_path / package.__name__, ignore=ignore_patterns("__pycache__")
+        )
+    options = f"--rules average --attacks none --epochs 1 --seeds 0 1 --jobs {jobs} --out out".split()
+    done = subprocess.run(
+        [sys.executable, "-c", EDITING, *options],
+        cwd=tmp_path, env=os.environ | {"PYTHONPATH": str(tmp_path)}, capture_output=True, text=True,
+    )  # fmt: skip
+    files = list((tmp_path / "out").glob("*.json"))
+    assert (tmp_path / "refimpl" / "aggregate.py").read_text().count("W.mean(axis=0) / 2") == 1
+    if jobs == "2":
+        assert (done.returncode, files) == (1, [])
+        assert done.stderr.count("\n") == 1
+        assert "is not as it was when the command started: start it again" in done.stderr
+    else:
+        assert done.returncode == 0, done.stderr
+        right = grid.run(config(rule="average", attack="none", epochs=1))
+        assert right.history in [results.load(path).history for path in files]
+        assert grid.name_of(right) in [path.name for path in files]
 
 
 @pytest.mark.parametrize(

@@ -72,6 +72,7 @@ def test_a_system_is_computed_by_its_own_rounds_on_the_graphs_of_its_schedule(pl
     s = setting(rule="")
     schedule = schedules.build("matching", s.graph, 0)
     method, network = methods.find("d-sgd", plain=plain), MODEL if plain else batched(MODEL)
+    assert (method.engine(None)(s).model is s.model) == plain
     for graphs in (None, schedule):
         found = after(s, 3, engine=method.engine(graphs))
         expected = after(s._replace(model=network), 3, engine=related.engine("d-sgd", graphs))

@@ -16,7 +16,7 @@ import joblib
 import pytest
 
 from refimpl import experiments, process
-from refimpl.experiments import atomic, cli, grid, tasks
+from refimpl.experiments import atomic, cli, fingerprint, grid, tasks
 from refimpl.experiments.options import parser
 from refimpl.process import ended, reason
 
@@ -392,7 +392,7 @@ def test_results_of_another_version_of_the_code_are_mentioned(finished, tmp_path
     os.mkfifo(out / "pipe.json")
     assert cli.main("spambase", [*QUICK.split(), str(out)]) == 0
     assert "another version" not in capsys.readouterr().err
-    monkeypatch.setattr(grid, "code_of", lambda config: "another")
+    monkeypatch.setattr(fingerprint, "code_digest", lambda roots: "another")
     assert cli.main("spambase", [*QUICK.split(), str(out)]) == 0
     assert f"2 files in {out} of another version of the code: not used\n" in capsys.readouterr().err
 

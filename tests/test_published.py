@@ -11,6 +11,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from refimpl import aggregate, graphs
+from refimpl.experiments import fingerprint
 from refimpl.related import metropolis_weights, rules
 
 
@@ -48,10 +49,51 @@ def test_published_tables_are_computed(published, partition, capsys, tmp_path, m
     first = next(cell for cell in cells if (cell["row"], cell["column"]) == ("IOS", "alie"))
     assert first["theirs"] == {"iid": 91.68, "label-separated": 86.61}[partition]
     assert (first["rounds"], first["of"]) == (2, 50_000)
-    monkeypatch.setattr(published.Cell, "compute", None)  # is not called again
+    monkeypatch.setattr(published, "write", None)  # is not called again
     assert published.main([*command, "ios"]) == 0
     again = capsys.readouterr().out.splitlines()
     assert again == said[: len(again)]
+
+
+@pytest.mark.parametrize("table", ["ios", "peng"])
+def test_a_number_of_other_code_or_data_is_not_shown_as_ours(published, table, monkeypatch, tmp_path):
+    """An edit in the file of the table, in what it imports, in the package, and of the data."""
+    common, module = (importlib.import_module(f"published_{name}") for name in ("common", table))
+    sources, accuracy = dict(fingerprint.SOURCES), common.accuracy
+    monkeypatch.setattr(fingerprint, "SOURCES", sources)
+    monkeypatch.setattr(fingerprint, "code_digest", fingerprint.code_digest.__wrapped__)
+    other = small(published)._replace(y=np.ones(1000, int))
+    edits = [
+        lambda patch: None,
+        lambda patch: patch.setattr(module, f"{table}_cell", lambda *args: [50.0]),
+        lambda patch: patch.setattr(module, "accuracy", lambda *args: accuracy(*args)),
+        lambda patch: patch.setitem(sources, "refimpl.fast.networks", "edited = True"),
+        lambda patch: patch.setattr(published, "load", lambda *args: other),
+    ]
+    command = [table, "--rounds", "1", "--out", str(tmp_path), "--columns", "none", "--rows"]
+    kept = []
+    for edit in [*edits, edits[0]]:
+        with monkeypatch.context() as patch:
+            edit(patch)
+            assert published.main([*command, published.PUBLISHED[table].rows[0]]) == 0
+        kept.append(len(list(tmp_path.iterdir())))
+    assert kept == [1, 2, 3, 4, 5, 5]
+
+
+@pytest.mark.parametrize("table", ["ios", "peng", "wu"])
+def test_there_is_nothing_in_a_table_that_cannot_be_compared(published, table):
+    assert fingerprint.origin(published.PUBLISHED[table].cells).known
+
+
+def test_a_csv_file_from_before_code_was_kept_is_added_to(published, tmp_path, capsys):
+    some = ["peng", "--rounds", "1", "--rows", "DPSGD", "--csv", str(tmp_path / "published.csv")]
+    assert published.main(some) == 0
+    rows = list(csv.DictReader((tmp_path / "published.csv").read_text().splitlines()))
+    assert len(rows[0].pop("code")) == 8
+    (tmp_path / "published.csv").write_text(published.csv_text(rows))
+    assert published.main([*some[:4], "BRIDGE", *some[5:]]) == 0
+    rows = list(csv.DictReader((tmp_path / "published.csv").read_text().splitlines()))
+    assert [(row["row"], len(row["code"])) for row in rows] == [("DPSGD", 0), ("BRIDGE", 8)]
 
 
 def test_what_is_kept_can_be_shown_alone(published, capsys, tmp_path):

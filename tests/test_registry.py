@@ -1,42 +1,101 @@
 """The tables that a configuration chooses from, in worker processes too."""
 
 import itertools
-import pickle
+import threading
 from unittest import mock
 
-import joblib
 import numpy as np
 import pytest
+from test_contents import sent
+from test_grid import config
 
 from refimpl import methods
 from refimpl.aggregate import RULES, Rule
 from refimpl.attacks import ATTACKS, Attack
 from refimpl.experiments import registry
-from refimpl.experiments.config import Config
+from refimpl.experiments.registry import TABLES, at_home, entries, installed
 from refimpl.experiments.tasks import TASKS
 
-SPAMBASE = {"task": "spambase", "seed": 0, "graph": "complete", **TASKS["spambase"].defaults}
+
+def test_the_entries_that_runs_use_are_found_by_table_and_name():
+    edges = tuple((k, k + 1) for k in range(9))
+    found = entries([config(graph="regular:4"), config(rule="sgp", graph=edges, graph_schedule="every:2")])
+    assert {kind: set(some) for kind, some in found.items()} == {
+        "rule": {"adaptive"},
+        "system": {"sgp"},
+        "attack": {"sign-flip"},
+        "graph": {"regular"},
+        "graph_schedule": {"every"},
+        "partition": {"nonuniform"},
+        "features": {"standardised"},
+        "optimizer": {"sgd"},
+        "task": {"spambase"},
+    }
+    assert all(TABLES[kind][name] is entry for kind, some in found.items() for name, entry in some.items())
 
 
-def sent(thing):
-    """What arrives in another process: joblib pickles by value what a script defines."""
-    return pickle.loads(pickle.dumps(joblib.wrap_non_picklable_objects(thing, keep_wrapper=False)))
-
-
-def test_what_a_user_has_added_reaches_another_process(monkeypatch):
-    """And nothing else does: the package's own functions stay the objects that `fast` knows them by."""
+def test_what_a_user_has_added_reaches_another_process_for_the_time_of_a_run():
+    """And the package's own functions stay the objects that `fast` knows them by."""
     mine = Rule(lambda W, risks, own, f: W[own] + 1, "mine", "-", "mine")
     before = dict(RULES)
-    monkeypatch.setitem(RULES, "mine", mine)
-    monkeypatch.setitem(RULES, "average", RULES["krum"]._replace(label="another"))
-    parcel = sent(registry.added())
-    assert {kind: set(found) for kind, found in parcel.items() if found} == {"rule": {"mine", "average"}}
-    monkeypatch.undo()
+    with mock.patch.dict(RULES, {"mine": mine, "average": RULES["krum"]}):
+        arrived = sent(entries([config(rule=rule) for rule in ("mine", "average", "median")]))
     with mock.patch.dict(RULES):
-        registry.install(parcel)
-        assert RULES["mine"].compute(np.ones((2, 3)), None, 0, 0).tolist() == [2, 2, 2]
-        assert RULES["average"].label == "another"
-        assert all(RULES[name] is before[name] for name in set(before) - {"average"})
+        with installed(at_home(arrived)):
+            assert RULES["mine"].compute(np.ones((2, 3)), None, 0, 0).tolist() == [2, 2, 2]
+            assert RULES["average"].label == "krum"
+            assert RULES["median"] is before["median"]
+            assert list(RULES) == [*before, "mine"]
+        assert before == RULES
+
+
+def test_an_entry_that_cannot_be_compared_is_the_one_that_was_sent(monkeypatch):
+    odd = RULES["median"]._replace(compute=lambda *args, g=(x for x in ()): args[0][0])
+    monkeypatch.setitem(RULES, "median", odd)
+    assert at_home(entries([config(rule="median")]))["rule"]["median"] is odd
+
+
+def test_runs_with_the_same_entries_overlap_and_others_wait():
+    """Two clients of a Dask worker with two threads, one of which has another median."""
+    first, other = ({"rule": {"median": RULES[name]}} for name in ("median", "krum"))
+    both = threading.Barrier(2, timeout=20)
+    seen, under_way = [], threading.Event()
+
+    def run(some, wait):
+        with installed(some):
+            wait()
+            seen.append(RULES["median"].label)
+
+    def late():
+        under_way.set()
+        run(other, lambda: None)
+
+    overlapping = [threading.Thread(target=run, args=[first, both.wait]) for _ in range(2)]
+    with installed(first):
+        waiting = threading.Thread(target=late)
+        waiting.start()
+        assert under_way.wait(20)
+        waiting.join(0.2)
+        assert waiting.is_alive()
+        for thread in overlapping:
+            thread.start()
+        for thread in overlapping:
+            thread.join(20)
+        assert seen == ["median", "median"]
+    waiting.join(20)
+    assert seen == ["median", "median", "krum"]
+    assert RULES["median"].label == "median"
+    assert not registry.UNDER_WAY
+
+
+def test_a_task_with_its_data_is_not_the_worker_s_own():
+    own = TASKS["spambase"]
+    there = at_home({"task": {"spambase": own._replace(load=lambda folder: None), "digits": TASKS["digits"]}})
+    assert there["task"]["spambase"].load(None) is None
+    assert there["task"]["digits"] is TASKS["digits"]
+
+
+# --- Signatures ----------------------------------------------------------------------------------------------
 
 
 def no_worse(W, f):
@@ -56,16 +115,15 @@ def no_worse(W, f):
     ],
 )
 def test_a_function_with_other_arguments_is_refused(monkeypatch, table, entry, message):
-    config = Config(**{"rule": "krum", "attack": "foe", table: "mine"}, **SPAMBASE)
-    monkeypatch.setitem(registry.TABLES[table], "mine", entry)
+    monkeypatch.setitem(TABLES[table], "mine", entry)
     with pytest.raises(ValueError, match=message):
-        registry.check(config)
+        registry.check(config(**{table: "mine"}))
 
 
 def test_functions_that_fit_are_accepted(monkeypatch):
     """Also with more arguments that have defaults, with any number, or of C, which do not tell."""
     for fits in (lambda W, risks, own, f, more=1: W[own], lambda *all: all[0][0], max, np.take):
         monkeypatch.setitem(RULES, "mine", Rule(fits, "mine", "-", "mine"))
-        registry.check(Config(rule="mine", attack="none", **SPAMBASE))
+        registry.check(config(rule="mine"))
     for rule, attack in itertools.product(methods.names(), ATTACKS):
-        registry.check(Config(rule=rule, attack=attack, **SPAMBASE))
+        registry.check(config(rule=rule, attack=attack))

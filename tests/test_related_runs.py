@@ -177,7 +177,7 @@ def test_a_system_of_ones_own_is_sent_to_worker_processes_and_run(monkeypatch):
         round=stays, about="never learns", reference="-", label="mine", needs="nothing", bytes=lambda s, t: 0.0
     )
     monkeypatch.setitem(SYSTEMS, "mine", mine)
-    assert registry.added()["system"] == {"mine": mine}
+    assert registry.entries([config(rule="mine")])["system"] == {"mine": mine}
     result = grid.run(config(rule="mine", epochs=2))
     losses = result.history["mean_loss"]
     assert losses[0] == losses[1]

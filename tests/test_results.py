@@ -3,13 +3,14 @@
 import csv
 import io
 import json
+import math
 from dataclasses import replace
 
 import pytest
 from some_results import GRID, as_released, losing, result, with_options
 
 import refimpl
-from refimpl.experiments import report, results, tables
+from refimpl.experiments import fingerprint, report, results, tables
 from refimpl.experiments.results import COLUMNS, as_csv, as_json, as_row, from_json, from_row
 
 # --- The JSON file ------------------------------------------------------------------------------------------
@@ -80,6 +81,21 @@ def test_a_file_with_an_option_that_nobody_knows_is_refused_in_a_line(tmp_path, 
     assert report_says(tmp_path, capsys).endswith("needs a run of this version's options, got momentum\n")
 
 
+def test_a_number_that_was_edited_is_not_believed_whatever_became_of_the_seal(tmp_path, capsys):
+    content = json.loads(as_json(GRID[0]))
+    content["history"]["worst_own"][-1] = 0.99
+    for seal in ({}, {"sha256": content["sha256"]}, {"sha256": ""}):
+        edited = {name: value for name, value in content.items() if name != "sha256"} | seal
+        (tmp_path / "run.json").write_text(json.dumps(edited))
+        assert report_says(tmp_path, capsys).endswith("run.json: not as it was written\n")
+
+
+def test_a_file_from_before_entries_were_kept_can_be_read():
+    content = json.loads(as_json(GRID[0]))
+    del content["entries"]
+    assert from_json(content | {"sha256": results.seal(content)}) == replace(GRID[0], entries="")
+
+
 def test_the_time_that_a_run_took_is_not_sealed():
     assert from_json(json.loads(as_json(GRID[0])) | {"seconds": 7.0}) == replace(GRID[0], seconds=7.0)
 
@@ -100,7 +116,7 @@ def test_a_row_has_the_configuration_the_last_numbers_and_what_computed_them(opt
     assert {name: column[-1] for name, column in run.history.items()} == {
         name: column for name, (column,) in again.history.items()
     }
-    for name in ("rounds_per_epoch", "bytes_per_round", "seconds", "data", "code"):
+    for name in ("rounds_per_epoch", "bytes_per_round", "seconds", "data", "code", "entries"):
         assert getattr(again, name) == getattr(run, name)
     assert (again.versions, again.evaluated, again.weights_at) == ({"refimpl": "0"}, [2], {})
     assert as_row(again) == as_row(run)
@@ -108,7 +124,7 @@ def test_a_row_has_the_configuration_the_last_numbers_and_what_computed_them(opt
 
 def test_a_csv_file_may_be_older_than_an_option_that_has_a_default(tmp_path):
     rows = [as_row(GRID[0])]
-    for lacks, whole in (("l2", True), ("lr", False)):
+    for lacks, whole in (("l2", True), ("entries", True), ("lr", False)):
         kept = [{name: value for name, value in row.items() if name != lacks} for row in rows]
         (tmp_path / "runs.csv").write_text(results.csv_text(kept))
         if whole:
@@ -125,7 +141,10 @@ def test_a_number_that_is_lost_or_not_known_is_an_empty_cell():
     assert {name for name, value in row.items() if value == ""} == empty | {
         "highest_loss", "bytes_per_round", "rounds_per_epoch"
     }  # fmt: skip
-    assert from_row({name: str(value) for name, value in row.items()}).last("highest_loss") == float("inf")
+    again = from_row({name: str(value) for name, value in row.items()})
+    assert again.last("highest_loss") == float("inf")
+    assert math.isnan(again.bytes_per_round)
+    assert math.isnan(tables.rows([again])[0]["bytes_per_round"])  # and not 0, as of a rule that is silent
 
 
 def test_graphs_from_files_are_told_apart_by_their_edges():
@@ -140,7 +159,7 @@ def test_other_columns_are_refused_in_a_line(tmp_path, capsys):
     old = as_csv(GRID).replace(",data,", ",datum,", 1)
     (tmp_path / "old.csv").write_text(old)
     said = report_says(tmp_path / "old.csv", capsys)
-    assert said.endswith("data version code, got a difference in data, datum\n")
+    assert said.endswith("data version code entries, got a difference in data, datum\n")
 
 
 @pytest.mark.parametrize(
@@ -185,7 +204,7 @@ def test_runs_of_several_places_add_up_and_the_last_counts(runs_folder, tmp_path
     kept = [line for line in lines if line.startswith("spambase,krum")] + [
         lines[0].replace(",0,10,3,", ",7,10,3,", 1)
     ]
-    changed = kept[0].rpartition(",")[0] + ",another-code"
+    changed = ",".join([*kept[0].split(",")[:-2], "another-code", "another-entry"])
     (tmp_path / "old.csv").write_text("\n".join([header, changed, *kept[1:]]) + "\n")
     assert report.main([str(tmp_path / "old.csv"), str(runs_folder), "--format", "runs"]) == 0
     added = capsys.readouterr().out.splitlines()
@@ -199,13 +218,33 @@ def test_runs_of_several_places_add_up_and_the_last_counts(runs_folder, tmp_path
 
 def test_of_several_versions_of_the_code_todays_run_counts(runs_folder):
     found = results.read(runs_folder)
+    assert all(map(results.is_todays, found))
     older = [replace(run, code="0" * 16) for run in found]
     assert results.each_once(older + found, runs_folder) == found
+    own = [replace(run, entries="0" * 16) for run in found]  # a rule of the same name, in a user's script
+    assert results.each_once(own + found, runs_folder) == found
     assert results.each_once(older, runs_folder) == older
     with pytest.raises(ValueError, match="one run of each configuration, got 2 of adaptive_alie_seed0"):
         results.each_once(older + older, runs_folder)
     with pytest.raises(ValueError, match="one run of each configuration, got 2"):
         results.each_once(found + found, runs_folder)
+
+
+def test_a_run_is_todays_if_its_code_and_its_entries_are():
+    config = GRID[0].config
+    now = fingerprint.origin_of(config)
+    todays = replace(GRID[0], code=now.code, entries=now.entries)
+    assert results.is_todays(todays)
+    for other in ({"code": "another"}, {"entries": "another"}, {"entries": ""}):
+        assert not results.is_todays(replace(todays, **other))
+
+
+def test_a_run_of_the_specification_belongs_to_the_table_of_the_others():
+    """Its numbers are the same but for rounding, as are those of a GPU."""
+    for same in ({"plain": True}, {"gpu": True}, {"device": 1}):
+        other = with_options(GRID[0], **same)
+        assert results.identity(other) == results.identity(GRID[0])
+        assert len(results.groups([GRID[0], other])) == 1
 
 
 def test_runs_of_other_options_are_a_group_of_their_own():
@@ -214,6 +253,74 @@ def test_runs_of_other_options_are_a_group_of_their_own():
     assert [len(group) for group in groups] == [len(GRID)] * 2
     assert results.describe_group(groups[1], GRID + others).endswith("epochs 2, risk batch")
     assert results.differing(groups[0], GRID + others) == {"risk": "local"}
+
+
+def test_runs_of_other_data_never_share_a_table():
+    others = [replace(run, data="0ther") for run in GRID]
+    unknown = [replace(run, data="") for run in GRID]
+    groups = results.groups(GRID + others + unknown)
+    assert [len(group) for group in groups] == [len(GRID)] * 3
+    said = [results.describe_group(group, GRID + others + unknown) for group in groups]
+    assert [text.rpartition(", ")[2] for text in said] == ["data da7a", "data 0ther", "data not known"]
+    assert "data" not in results.describe_group(unknown, unknown)
+
+
+def test_of_two_places_the_later_counts_but_for_other_data(tmp_path):
+    def csv_of(name, **facts):
+        run = replace(result("krum", "foe", 0, facts.pop("worst")), **facts)
+        (tmp_path / name).write_text(as_csv([run]))
+        return tmp_path / name
+
+    unknown, one = csv_of("unknown.csv", worst=0.1, data=""), csv_of("one.csv", worst=0.2, data="one")
+    again, two = (
+        csv_of("again.csv", worst=0.3, data="one", code="new"),
+        csv_of("two.csv", worst=0.4, data="two"),
+    )
+
+    def worst(*paths):
+        return [run.last("worst_own") for run in results.read_all(paths)]
+
+    assert worst(one, again) == [0.3]
+    assert worst(again, one) == [0.2]
+    assert worst(unknown, one) == [0.2]
+    assert worst(one, two) == [0.2, 0.4]
+
+
+@pytest.mark.parametrize(
+    ("change", "count"),
+    [
+        ([], 1),
+        ([{"code": "0ther"}], 2),
+        ([{"code": "0ther"}, {"code": "third"}], 3),
+        ([{"entries": "0ther"}], 2),
+        ([{}, {}, {"rule": "median", "entries": "0ther"}], 1),
+        ([{}, {"rule": "median", "code": "0ther"}], 2),
+        ([{"rule": "choco", "code": "0ther"}], 1),
+        ([{"rule": "choco", "code": "0ther"}, {"rule": "sgp", "code": "third"}], 2),
+    ],
+)
+def test_versions_of_the_code_are_counted(change, count):
+    """Other seeds, or other rules; systems are computed by other modules, and have a digest of their own."""
+    runs = [GRID[0]]
+    for seed, facts in enumerate(change, start=1):
+        config = replace(GRID[0].config, seed=seed, rule=facts.get("rule", "adaptive"))
+        own = {name: value for name, value in facts.items() if name != "rule"}
+        runs.append(replace(GRID[0], config=config, **own))
+    assert results.versions(runs) == count
+    assert results.describe_versions(runs) == [f"computed by {count} versions of the code"] * (count > 1)
+
+
+def test_a_table_by_several_versions_of_the_code_says_so(tmp_path, capsys):
+    (tmp_path / "runs.csv").write_text(as_csv([GRID[0], replace(GRID[1], code="another")]))
+    assert report.main([str(tmp_path / "runs.csv"), "--format", "latex"]) == 0
+    assert capsys.readouterr().out.splitlines()[1] == "% computed by 2 versions of the code"
+
+
+def test_runs_that_must_agree_in_something_are_refused_if_they_do_not():
+    results.need_same(GRID, results.TOGETHER)
+    for other, name in ((with_options(GRID[0], lr=0.5), "lr"), (replace(GRID[0], data="x"), "data")):
+        with pytest.raises(ValueError, match=f"needs runs with the same {name}, got "):
+            results.need_same([*GRID, other], results.TOGETHER)
 
 
 def test_a_description_says_under_which_protocol_the_runs_are():
@@ -231,3 +338,5 @@ def test_a_description_says_under_which_protocol_the_runs_are():
     assert results.describe_group(typed, typed).endswith(
         "epochs 2, protocol released but optimizer sgd, lr 0.1"
     )
+    as_many = group(**used | {"released": (*used["released"][:-1], "label-pairs")})
+    assert results.describe_group(as_many, as_many).endswith(" label-shards label-pairs")

@@ -1,6 +1,7 @@
 """studies/systems.py: from the files of runs to a table; docs/results/systems.md must be what it writes."""
 
 import importlib
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -48,6 +49,33 @@ def test_a_run_of_another_partition_or_schedule_is_added(systems, runs, tmp_path
     for i, other in enumerate(others):
         (tmp_path / f"other{i}.json").write_text(as_json(with_options(RUNS[0], **other)))
     assert systems.collect([tmp_path], tmp_path / "new" / "systems.csv") == len(RUNS) + 3
+
+
+def test_a_run_of_the_released_protocol_is_refused_and_replaces_nothing(
+    systems, runs, tmp_path, monkeypatch, capsys
+):
+    path = tmp_path / "new" / "systems.csv"
+    before = path.read_bytes()
+    (tmp_path / "other.json").write_text(as_json(with_options(RUNS[0], released=("smoothed-risk",))))
+    monkeypatch.setattr(systems, "CSV", path)
+    monkeypatch.setattr(systems.collect, "__defaults__", (path,))
+    with pytest.raises(SystemExit, match="2"):
+        systems.main(["collect", str(tmp_path)])
+    got = "needs runs under the paper's protocol, got adaptive_none_seed0, released smoothed-risk"
+    assert capsys.readouterr().err.splitlines()[-1].endswith(got)
+    assert path.read_bytes() == before
+
+
+def test_rules_of_a_table_differ_in_no_more_than_the_learning_rate(systems, runs):
+    ios = select(runs, "ios", "none")
+    rest = [run for run in runs if run not in ios]
+    assert systems.parts([*rest, *(with_options(run, lr=0.1) for run in ios)])
+    for name, other in {"epochs": 3, "batch_size": 5, "released": ("adam",)}.items():
+        with pytest.raises(ValueError, match=f"needs runs with the same {name}, got "):
+            systems.parts([*rest, *(with_options(run, **{name: other}) for run in ios)])
+    with pytest.raises(ValueError, match="needs runs with the same data, got da7a, other"):
+        systems.parts([*rest, *(replace(run, data="other") for run in ios)])
+    assert systems.parts([*rest, *(replace(run, data="") for run in ios)])  # of an older file
 
 
 def test_the_section_names_a_partition_that_is_not_the_tasks_own(systems, runs):

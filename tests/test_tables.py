@@ -94,6 +94,19 @@ def test_the_best_loss_is_the_lowest_and_an_interval_of_losses_has_no_upper_end(
     assert "may pass 0 or 1" in tables.text_table(both)
 
 
+def test_a_rule_that_lost_a_seed_is_not_level_with_the_best():
+    found = {"krum": (0.1, None), "median": (0.5, 0.6), "average": (0.6, 0.5)}
+    both = [losing(rule, "foe", seed, x) for rule, some in found.items() for seed, x in enumerate(some)]
+    assert tables.level_with_best(both, "foe", "highest_loss") == {"median", "average"}
+    assert tables.level_with_best(both[:2], "foe", "highest_loss") == set()
+
+
+def test_the_best_accuracy_is_the_highest_and_the_best_loss_the_lowest():
+    both = [result(rule, "foe", seed, at) for rule, at in (("krum", 0.9), ("median", 0.3)) for seed in (0, 1)]
+    for measure in ("worst_own", "mean_own", "worst_whole", "mean_whole", "highest_loss", "mean_loss"):
+        assert tables.level_with_best(both, "foe", measure) == {"krum"}  # whose losses are lower, too
+
+
 def without_mean(run):
     return {name: column for name, column in run.history.items() if name != "mean_loss"}
 

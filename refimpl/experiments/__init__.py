@@ -4,6 +4,7 @@ config.py       the configuration of a run
 tasks.py        the experiments, and the way from a configuration to arrays
 run.py          one run, from its configuration to its numbers
 registry.py     all tables that a configuration chooses from, for worker processes too
+contents.py     what a user's functions and values are made of
 fingerprint.py  what a run's numbers depend on
 grid.py         many runs, and their files
 cluster.py      runs on other machines

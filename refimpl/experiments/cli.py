@@ -15,6 +15,7 @@ from refimpl import arrays, graphs
 from refimpl.experiments import figures, grid, registry, run, tables, watch
 from refimpl.experiments.atomic import write
 from refimpl.experiments.config import Config
+from refimpl.experiments.fingerprint import origin_of
 from refimpl.experiments.options import parse
 from refimpl.experiments.presets import ACCURACY, FIGURES
 from refimpl.experiments.results import Results, config_cells, csv_text, protocol
@@ -116,6 +117,9 @@ def run_grid(
         say(f"{len(results)} of {several(len(runs), 'run')} are in {out} already")
     if old := grid.outdated(out):
         say(f"{several(old, 'file')} in {out} of another version of the code: not used")
+    if unsure := [origin.entries for config in todo if not (origin := origin_of(config)).known]:
+        what = f"they use {unsure[0]}, and nobody can tell whether it is as before"
+        say(f"{several(len(unsure), 'run')} to be computed anew: {what}")
     if not todo:
         return results
     jobs = min(jobs, len(todo))
@@ -128,7 +132,7 @@ def run_grid(
 def plan(runs: list[Config], out: Path, jobs: int, data_dir: str | None) -> None:
     """Prints the setting, the runs by rule, and how much work those are that are missing: --dry-run."""
     print(textwrap.fill(in_common(runs), tables.WIDTH, break_on_hyphens=False))
-    todo = [config for config in runs if not grid.path_of(config, out, data_dir).exists()]
+    todo = [config for config in runs if not grid.is_there(config, out, data_dir)]
     jobs = max(1, min(jobs, len(todo)))
     known = watch.paces(grid.stored(out))
     rules = list(dict.fromkeys(config.rule for config in runs))

@@ -1,16 +1,16 @@
 """The runs of a grid on a Dask cluster: `--cluster ADDRESS`. Needs the extra `cluster`.
 
 A run's configuration goes to a worker that is free, and the file that the run makes comes back and is written
-here, as if it had been made here. What all runs have in common, the data sets and the entries that a user has
-added to the tables, goes to each worker once, also to one that joins later. The runs of a worker that dies are
-given to the others, from their first round: no checkpoints are kept.
+here, as if it had been made here. What all runs have in common, the data sets and the entries of the tables,
+goes to each worker once, also to one that joins later. A worker with other code refuses its runs. The runs of a
+worker that dies are given to the others, from their first round: no checkpoints are kept.
 """
 
-import functools
 import json
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import CancelledError
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 from uuid import uuid4
@@ -23,10 +23,8 @@ from data_loaders import Dataset
 from refimpl.experiments import grid, tasks
 from refimpl.experiments.atomic import write
 from refimpl.experiments.config import Config
-from refimpl.experiments.fingerprint import code_digest, roots_of
-from refimpl.experiments.registry import Added, added, install
+from refimpl.experiments.registry import Entries, at_home, entries, installed
 from refimpl.experiments.results import RunResult, as_json, from_json
-from refimpl.experiments.tasks import TASKS
 
 
 def connect(address: str) -> tuple[grid.RunAll, int]:
@@ -43,7 +41,7 @@ def connect(address: str) -> tuple[grid.RunAll, int]:
     if not slots:
         client.close()
         raise ValueError(f"--cluster needs workers, but the scheduler at {address} has none")
-    return functools.partial(run_all, client), slots
+    return partial(run_all, client), slots
 
 
 def run_all(
@@ -51,16 +49,17 @@ def run_all(
 ) -> Iterator[RunResult]:
     """Runs them on all workers, whatever `jobs`, yielding each result as soon as its file is written here.
 
-    Raises OSError if the scheduler is lost.
+    Raises OSError if the scheduler is lost, or if a worker has other code.
     """
-    parcel = Parcel(shared_entries({config.task for config in configs}, data_dir), set(map(roots_of, configs)))
+    names = [grid.path_of(config, out, data_dir).name for config in configs]
+    parcel = Parcel(with_data(entries(configs), data_dir))
     client.register_plugin(parcel)
     try:
-        runs = client.map(run_there, configs, parcel=parcel.name, threads=threads, pure=False)
+        runs = client.map(run_there, configs, names, parcel=parcel.name, threads=threads, pure=False)
         for run in as_completed(runs, loop=client.loop):
             text = run.result()
             result = from_json(json.loads(text))
-            write(grid.path_of(result.config, out, data_dir), text)
+            write(out / grid.name_of(result), text)
             yield result
     except (CancelledError, CommClosedError, KilledWorker) as error:
         killed = isinstance(error, KilledWorker)
@@ -72,13 +71,10 @@ def run_all(
         client.close()
 
 
-def shared_entries(names: set[str], data_dir: str | None) -> Added:
-    """The entries that a user has added, and the tasks with their data in the place of the way to load them."""
-    entries = added()
-    for name in names:
-        data = TASKS[name].load(data_dir)
-        entries["task"][name] = TASKS[name]._replace(load=functools.partial(at_hand, data))
-    return entries
+def with_data(some: Entries, data_dir: str | None) -> Entries:
+    """The entries; tasks have their data in the place of the way to load them."""
+    loads = {name: partial(at_hand, tasks.data_of(name, data_dir)) for name in some["task"]}
+    return some | {"task": {name: task._replace(load=loads[name]) for name, task in some["task"].items()}}
 
 
 def at_hand(data: Dataset, data_dir: str | None) -> Dataset:
@@ -90,25 +86,25 @@ def at_hand(data: Dataset, data_dir: str | None) -> Dataset:
 
 
 class Parcel(WorkerPlugin):
-    """Carries to each worker what its runs have in common, and refuses one that would compute by other code."""
+    """Carries to each worker what its runs have in common."""
 
-    def __init__(self, entries: Added, roots: Iterable[tuple[str, ...]]) -> None:
-        """`roots` are the modules that compute the runs, as `fingerprint.roots_of` names them."""
-        self.name, self.entries = f"refimpl-{uuid4()}", entries
-        self.code = {some: code_digest(some) for some in roots}
+    def __init__(self, sent: Entries) -> None:
+        self.name, self.entries = f"refimpl-{uuid4()}", sent
 
     def setup(self, worker: Any) -> None:
-        """Raises ValueError if the worker has other code."""
-        if any(code_digest(roots) != digest for roots, digest in self.code.items()):
-            raise ValueError(f"--cluster needs the same refimpl everywhere, but {worker.address} has another")
+        """Looks up what the worker has itself."""
+        self.entries = at_home(self.entries)
 
     def teardown(self, worker: Any) -> None:
         """Frees the data that the worker has kept."""
         tasks.forget()
 
 
-def run_there(config: Config, parcel: str, threads: int) -> str:
-    """The text of a run's file, as `grid.run_to_file` writes it."""
+def run_there(config: Config, name: str, parcel: str, threads: int) -> str:
+    """The text of the run's file, as `grid.run_to_file` writes it. Raises OSError if it has another name."""
     threadpool_limits(threads)  # from now on: a worker with several threads computes several runs at once
-    install(cast(Parcel, get_worker().plugins[parcel]).entries)
-    return as_json(grid.run(config, None, threads))
+    worker = get_worker()
+    with installed(cast(Parcel, worker.plugins[parcel]).entries):
+        if grid.path_of(config, Path()).name != name:
+            raise OSError(f"--cluster needs the same refimpl everywhere, but {worker.address} has another")
+        return as_json(grid.run(config, None, threads))

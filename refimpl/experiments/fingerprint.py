@@ -1,79 +1,96 @@
 """What a run's numbers depend on, in a few digits.
 
 A fingerprint changes with the configuration, the data, the entries of the tables that the run uses, a user's
-own functions included, and the code: `run.py` and the modules that the run's method names, with all that these
-import. Comments and docstrings do not count, and neither does code that only asks for runs or shows them, as
-nothing that computes a run imports it.
+own functions included, and the code: `run.py` and the modules that the run's method and its entries name, with
+all that these import. Comments and docstrings do not count, and neither does code that only asks for runs or
+shows them, as nothing that computes a run imports it.
+
+Whoever computes a run takes its fingerprint, too, and of the code that it has in memory: files may be edited
+while a command is running, and its worker processes start later than itself or on other machines.
 """
 
 import ast
 import functools
-import hashlib
-import inspect
-import json
-import marshal
-from collections.abc import Callable, Iterable, Iterator
+import threading
+from collections.abc import Iterable
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import data_loaders
 import refimpl
 from refimpl.experiments.config import Config
-from refimpl.experiments.registry import entries, ours
-from refimpl.experiments.tasks import method_of
+from refimpl.experiments.contents import Seen, UnknownError, described, modules_in, sha256
+from refimpl.experiments.registry import entries
+from refimpl.experiments.tasks import Task, method_of
 
-FOLDERS = {package.__name__: Path(str(package.__file__)).parent for package in (refimpl, data_loaders)}
 RUN = "refimpl.experiments.run"
 SWITCH = "refimpl.methods"
 """It imports every engine. It counts, but is not followed: of all engines, that of the run's method does."""
 
 
-def fingerprint(config: Config, data: str) -> str:
+class Origin(NamedTuple):
+    """What computes a run: two digests of sixteen hexadecimal digits."""
+
+    code: str  # of the package's
+    entries: str  # of those that the run uses; or what in them can't be compared, in words: "a generator"
+
+    @property
+    def known(self) -> bool:
+        """Whether a run with the same origin is the same run."""
+        return " " not in self.entries
+
+
+def fingerprint(config: Config, data: str, origin: Origin) -> str:
     """Eight hexadecimal digits for the file's name; `data` is the digest of the data."""
-    used = [described(entry) for entry in entries(config)]
-    return sha256([asdict(replace(config, device=0)), data, code_of(config), used])[:8]
+    return sha256([asdict(replace(config, device=0)), data, *origin])[:8]
 
 
-def sha256(facts: Any) -> str:
-    """The checksum of anything that JSON can hold."""
-    return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
+def origin_of(config: Config) -> Origin:
+    """The origin of the run if this process computes it now.
+
+    What a task loads its data by counts by the digest of the data.
+    """
+    used = [entry for some in entries([config]).values() for entry in some.values()]
+    facts = [entry._asdict() | {"load": None} if isinstance(entry, Task) else entry for entry in used]
+    return origin(facts, (RUN, *method_of(config).modules))
+
+
+def origin(value: Any, modules: Iterable[str] = ()) -> Origin:
+    """The digest of the code of these modules and of the package's that a value uses, and that of the value."""
+    seen: Seen = {}
+    try:
+        digest = sha256(described(value, seen))[:16]
+    except (UnknownError, RecursionError) as error:
+        digest = str(error)
+    return Origin(code_digest((*modules, *sorted(modules_in(seen)))), digest)
 
 
 # --- Code of the package ------------------------------------------------------------------------------------
 
 
-def code_of(config: Config) -> str:
-    """The digest of the package's code that computes the run: sixteen hexadecimal digits."""
-    return code_digest(roots_of(config))
+def read_sources() -> dict[str, str]:
+    """The text of every file of the package, by the name of its module."""
+    found = {}
+    for package in (refimpl, data_loaders):
+        folder = Path(str(package.__file__)).parent
+        for path in folder.rglob("*.py"):
+            name = ".".join((package.__name__, *path.relative_to(folder).with_suffix("").parts))
+            found[name.removesuffix(".__init__")] = path.read_text(encoding="utf-8")
+    return found
 
 
-def roots_of(config: Config) -> tuple[str, ...]:
-    """The modules that compute the run, all others being imported by them.
-
-    Entries may use functions of the package that no engine imports. What a task loads its data by counts by the
-    digest of the data.
-    """
-    own = {function.__module__ for function in functions_in(tuple(entries(config))) if ours(function)}
-    elsewhere = sorted(name for name in own if not name.startswith("refimpl.experiments."))
-    return (RUN, *method_of(config).modules, *elsewhere)
+SOURCES = read_sources()  # when the code is imported, not later
 
 
-def functions_in(value: Any) -> Iterator[Callable]:
-    """All functions in a tuple, and in tuples in it; of one with bound arguments, that which it is made of."""
-    if isinstance(value, tuple):
-        for field in value:
-            yield from functions_in(field)
-    elif isinstance(value, functools.partial):
-        yield from functions_in(value.func)
-    elif callable(value):
-        yield value
+PARSING = threading.Lock()  # Python 3.11 fails if two threads make syntax trees
 
 
 @functools.cache
 def code_digest(roots: tuple[str, ...]) -> str:
     """The digest of the modules of these names and of all that they reach."""
-    return sha256({name: bare(source) for name, source in reached(roots).items()})[:16]
+    with PARSING:
+        return sha256({name: bare(source) for name, source in reached(roots).items()})[:16]
 
 
 def reached(roots: Iterable[str]) -> dict[str, str]:
@@ -86,33 +103,23 @@ def reached(roots: Iterable[str]) -> dict[str, str]:
     todo = list(roots)
     while todo:
         name = todo.pop()
-        if name not in found and (path := file_of(name)):
-            found[name] = path.read_text(encoding="utf-8")
+        if name not in found and name in SOURCES:
+            found[name] = SOURCES[name]
             todo += [] if name == SWITCH else imported(found[name])
     return found
 
 
 @functools.cache
 def imported(source: str) -> list[str]:
-    """The names of the modules that a file imports; `from a import b` means a.b if there is such a file."""
+    """The names of the modules that a file imports; `from a import b` means a.b if that is one."""
     found = []
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Import):
             found += [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
             inside = [f"{node.module}.{alias.name}" for alias in node.names]
-            found += [name if file_of(name) else str(node.module) for name in inside]
+            found += [name if name in SOURCES else str(node.module) for name in inside]
     return found
-
-
-def file_of(module: str) -> Path | None:
-    """The file of a module of the package; None if there is none."""
-    package, *names = module.split(".")
-    if package not in FOLDERS:
-        return None
-    place = FOLDERS[package].joinpath(*names)
-    files = (place / "__init__.py", place.with_name(f"{place.name}.py"))
-    return next((path for path in files if path.is_file()), None)
 
 
 class Strip(ast.NodeTransformer):
@@ -126,27 +133,3 @@ class Strip(ast.NodeTransformer):
 def bare(source: str) -> str:
     """The source without comments and docstrings, in one form however it is laid out."""
     return ast.unparse(Strip().visit(ast.parse(source)))
-
-
-# --- Entries of the tables ----------------------------------------------------------------------------------
-
-
-def described(value: Any) -> Any:
-    """An entry of a table, or what is in it: plain values as they are, functions by their code.
-
-    The code of a user's function is the whole script that it comes from, without what the script imports. A
-    function of the package's own is described by its name, as its code is in `code_of`.
-    """
-    if isinstance(value, tuple):
-        return [described(field) for field in value]
-    if isinstance(value, functools.partial):
-        return described((value.func, value.args, tuple(sorted(value.keywords.items()))))
-    if not callable(value):
-        return repr(value)
-    code = getattr(value, "__code__", None)
-    if ours(value):
-        return f"{value.__module__}.{value.__qualname__} {code and code.co_names}"
-    try:
-        return bare(inspect.getsource(inspect.getmodule(value) or value))
-    except (OSError, TypeError, SyntaxError):  # typed into an interpreter
-        return marshal.dumps(code).hex() if code else repr(value)

@@ -1,25 +1,28 @@
-"""The tables that a configuration chooses from, and how worker processes come by a user's own entries.
+"""The tables that a configuration chooses from, and how a worker process comes by the entries of a run.
 
 A worker process imports refimpl afresh and knows what the package ships. A user's script has run only in the
-main process, which therefore sends along what it has added.
+main process, which therefore sends along the entries that its runs use. They are in the tables of the worker
+for the time of the run, and no longer: its next run may be another script's.
 """
 
+import contextlib
 import functools
 import inspect
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, get_args, get_type_hints
 
 from data_loaders.partition import PARTITIONS
 from refimpl.aggregate import RULES
 from refimpl.attacks import ATTACKS
 from refimpl.experiments.config import Config
+from refimpl.experiments.contents import UnknownError, described
 from refimpl.experiments.tasks import FEATURES, TASKS, method_of
 from refimpl.graphs import GRAPHS
 from refimpl.optim import OPTIMIZERS
 from refimpl.related import SYSTEMS
 from refimpl.related.schedules import SCHEDULES
 
-PACKAGES = ("refimpl", "data_loaders")
 TABLES: dict[str, dict[str, Any]] = {
     "rule": RULES,
     "system": SYSTEMS,
@@ -32,44 +35,83 @@ TABLES: dict[str, dict[str, Any]] = {
     "task": TASKS,
 }
 """By the field of `Config` that names an entry, which is a named tuple; the field "rule" may name a system."""
+SHIPPED = {kind: dict(table) for kind, table in TABLES.items()}  # in a worker process, where no script has run
+Entries = dict[str, dict[str, Any]]  # by table and name
 
 
-def entries(config: Config) -> list[Any]:
-    """The entries that a run uses; a graph given by its edges has none. Raises ValueError if one is unknown."""
-    names = {field: getattr(config, field) for field in TABLES if field not in ("rule", "system")}
-    names = {field: name.partition(":")[0] for field, name in names.items() if name and isinstance(name, str)}
-    if unknown := [f"{field} {name}" for field, name in names.items() if name not in TABLES[field]]:
-        raise ValueError(f"{config.name} needs entries of the tables here, got {', '.join(unknown)}")
-    return [method_of(config).entry, *(TABLES[field][name] for field, name in names.items())]
+def names(config: Config) -> dict[str, str]:
+    """The names of the entries that a run uses, by table; a graph given by its edges has none."""
+    found = {kind: getattr(config, kind) for kind in TABLES if kind not in ("rule", "system")}
+    found["rule" if method_of(config).rule else "system"] = config.rule
+    return {kind: text.partition(":")[0] for kind, text in found.items() if text and isinstance(text, str)}
 
 
-def ours(function: Callable) -> bool:
-    """Whether it is a function of the package, perhaps with some of its arguments bound."""
-    function = function.func if isinstance(function, functools.partial) else function
-    return getattr(function, "__module__", "").partition(".")[0] in PACKAGES
+def entries(configs: Iterable[Config]) -> Entries:
+    """The entries that the runs use. Raises ValueError if one is unknown."""
+    found: Entries = {}
+    for config in configs:
+        for kind, name in names(config).items():
+            if name not in TABLES[kind]:
+                raise ValueError(f"{config.name} needs entries of the tables here, got {kind} {name}")
+            found.setdefault(kind, {})[name] = TABLES[kind][name]
+    return found
 
 
-SHIPPED = {kind: dict(table) for kind, table in TABLES.items()}
-Added = dict[str, dict[str, Any]]  # entries by table and name
+# --- In the process of a run --------------------------------------------------------------------------------
 
 
-def added() -> Added:
-    """The entries that a user has added or changed, or that use a function from outside of the package."""
+def at_home(sent: Entries) -> Entries:
+    """The entries, each in this process's own copy if it has the same: `fast` knows functions by identity."""
     return {
-        kind: {name: entry for name, entry in table.items() if foreign(entry, SHIPPED[kind].get(name))}
-        for kind, table in TABLES.items()
+        kind: {name: own_copy(SHIPPED[kind].get(name), entry) for name, entry in some.items()}
+        for kind, some in sent.items()
     }
 
 
-def foreign(entry: Any, shipped: Any) -> bool:
-    """Whether an entry is not the one that the package ships, or has a function from outside of it."""
-    return entry is not shipped or not all(ours(field) for field in entry if callable(field))
+def own_copy(own: Any, entry: Any) -> Any:
+    """`own` if it is made of the same as the entry, else the entry."""
+    try:
+        return own if own and described(own, {}) == described(entry, {}) else entry
+    except UnknownError:
+        return entry
 
 
-def install(entries: Added) -> None:
-    """Puts entries into the tables of this process."""
-    for kind, found in entries.items():
-        TABLES[kind].update(found)
+TURN = threading.Condition()
+UNDER_WAY: list[Entries] = []  # the entries of each run under way in this process
+AFTERWARDS = contextlib.ExitStack()  # what to do once there is none
+
+
+@contextlib.contextmanager
+def installed(some: Entries) -> Iterator[None]:
+    """Within it, these entries are in the tables of this process; afterwards the tables are as before.
+
+    Runs in threads of one process may overlap if they were given the very same entries; others wait.
+    """
+    with TURN:
+        TURN.wait_for(lambda: all(other is some for other in UNDER_WAY))
+        if not UNDER_WAY:
+            AFTERWARDS.callback(put, put(some))
+        UNDER_WAY.append(some)
+    try:
+        yield
+    finally:
+        with TURN:
+            UNDER_WAY.pop()
+            if not UNDER_WAY:
+                AFTERWARDS.close()
+                TURN.notify_all()
+
+
+def put(some: Entries) -> Entries:
+    """Puts entries into the tables, None removes one; returns what was there, or None where nothing was."""
+    before: Entries = {kind: {name: TABLES[kind].get(name) for name in found} for kind, found in some.items()}
+    for kind, found in some.items():
+        for name, entry in found.items():
+            if entry is None:
+                del TABLES[kind][name]
+            else:
+                TABLES[kind][name] = entry
+    return before
 
 
 # --- Signatures ---------------------------------------------------------------------------------------------
@@ -77,7 +119,8 @@ def install(entries: Added) -> None:
 
 def check(config: Config) -> None:
     """Raises ValueError if an entry of the run has a function that can't be called as its table calls it."""
-    for entry in entries(config):
+    known = [TABLES[kind].get(name) for kind, name in names(config).items()]  # others are refused elsewhere
+    for entry in filter(None, known):
         for field, arguments in called_with(type(entry)).items():
             if (function := getattr(entry, field)) and not takes(function, arguments):
                 got, kind = inspect.signature(function), type(entry).__name__

@@ -42,8 +42,9 @@ def main(argv: list[str] | None = None) -> int:
     else:
         comment, table = "% " if args.format == "latex" else "", TABLE_FORMATS[args.format]
         for some in groups:
-            about = f"{comment}{results.describe_group(some, found)}"
-            print(about, table(some, LOSS if args.loss else ACCURACY), sep="\n\n", end="\n\n")
+            about = [results.describe_group(some, found), *results.describe_versions(some)]
+            heading = "\n".join(f"{comment}{line}" for line in about)
+            print(heading, table(some, LOSS if args.loss else ACCURACY), sep="\n\n", end="\n\n")
     if folder := args.pictures or (args.paths[0] if len(args.paths) == 1 and args.paths[0].is_dir() else None):
         try:
             for number, some in enumerate(groups, start=1):

@@ -1,22 +1,25 @@
 """The result of a run: its JSON file, its row in a CSV file, and the results that either kind of file holds.
 
 A JSON file holds everything, under a seal. A CSV row keeps the configuration, the numbers after the last epoch
-and what computed them: small enough for a repository, so that runs made on different days add up.
+and what computed them: small enough for a repository, so that runs made on different days add up. It has no
+seal: there, the history shows who has changed a number.
 """
 
 import csv
 import io
 import json
 import math
-from collections.abc import Sequence
-from dataclasses import MISSING, asdict, dataclass, fields
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import MISSING, asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
 from refimpl import methods
 from refimpl.attacks import ATTACKS
 from refimpl.experiments.config import Config
-from refimpl.experiments.fingerprint import code_of, sha256
+from refimpl.experiments.contents import sha256
+from refimpl.experiments.fingerprint import Origin, origin_of
 from refimpl.released import combined, differences_of
 
 FORMAT = 2  # of the JSON files
@@ -43,6 +46,7 @@ class RunResult:
     versions: dict[str, str]  # of refimpl and of what it is computed with
     threads: int
     seconds: float
+    entries: str = ""  # digest of the entries of the tables that it uses; older files lack it
 
     def last(self, measure: str) -> float:
         """A number after the last epoch; infinite if it was lost, as no file keeps infinity."""
@@ -110,13 +114,20 @@ def is_run(content: Any) -> bool:
 # --- The CSV row --------------------------------------------------------------------------------------------
 
 FIELDS = {field.name: field.type for field in fields(Config)}
-OPTIONAL = [field.name for field in fields(Config) if field.default is not MISSING]  # older files may lack them
+OPTIONAL = [field.name for field in fields(Config) if field.default is not MISSING]
+MAY_LACK = [*OPTIONAL, "entries"]  # columns of older files
 SETTING = [name for name in FIELDS if name not in ("rule", "attack", "seed", "gpu", "device", "plain")]
-IDENTITY = [*SETTING, "rule", "attack", "seed"]  # what tells a run from all others, whatever it was computed on
+TOGETHER = [*SETTING, "data"]  # what the runs of one table agree in
+IDENTITY = [
+    *TOGETHER,
+    "rule",
+    "attack",
+    "seed",
+]  # what tells a run from all others, whatever it was computed on
 MEASURES = ("worst_own", "mean_own", "worst_whole", "mean_whole", "highest_loss", "mean_loss")
 NUMBERS = (*MEASURES, "not_finite", "attacker_weight", "passing")
 COSTS = ("rounds_per_epoch", "bytes_per_round", "seconds")
-COLUMNS = [*FIELDS, *NUMBERS, *COSTS, "data", "version", "code"]
+COLUMNS = [*FIELDS, *NUMBERS, *COSTS, "data", "version", "code", "entries"]
 
 
 def as_row(result: RunResult) -> Row:
@@ -125,7 +136,8 @@ def as_row(result: RunResult) -> Row:
     row |= {name: result.history.get(name, [None])[-1] for name in NUMBERS}
     row |= {"rounds_per_epoch": result.rounds_per_epoch or None}
     row |= {name: None if math.isnan(x := getattr(result, name)) else x for name in COSTS[1:]}
-    row |= {"data": result.data, "version": result.versions["refimpl"], "code": result.code}
+    row |= {"data": result.data, "version": result.versions["refimpl"]}
+    row |= {"code": result.code, "entries": result.entries}
     return {name: "" if value is None else value for name, value in row.items()}
 
 
@@ -162,6 +174,7 @@ def from_row(row: dict[str, str]) -> RunResult:
         versions={"refimpl": row["version"]},
         threads=0,
         seconds=seconds,
+        entries=row.get("entries", ""),
     )
 
 
@@ -216,14 +229,16 @@ def read_all(paths: Sequence[Path]) -> Results:
     """The runs in several places, their last epochs; of one that is in two of them, the later place's."""
     found: dict[tuple[str, ...], Row] = {}
     for path in paths:
-        found |= {identity(run): as_row(run) for run in read(path)}
+        for run in read(path):
+            found.pop(identity(replace(run, data="")), None)  # an older file does not say which data it was
+            found[identity(run)] = as_row(run)
     return [from_row({name: str(value) for name, value in row.items()}) for row in found.values()]
 
 
 def read_csv(path: Path) -> Results:
     """The runs in a CSV file. Raises ValueError, naming the row."""
     found = []
-    for number, row in enumerate(read_rows(path, COLUMNS, OPTIONAL), start=1):
+    for number, row in enumerate(read_rows(path, COLUMNS, MAY_LACK), start=1):
         try:
             found.append(from_row(row))
         except ValueError as error:
@@ -247,32 +262,62 @@ def read_folder(folder: Path) -> Results:
 
 
 def identity(run: RunResult, names: Sequence[str] = IDENTITY) -> tuple[str, ...]:
-    """The values of some options of a run, to compare it by; if not told, of all that tell it from others."""
-    cells = config_cells(run.config)
-    return tuple(str(cells[name]) for name in names)
+    """Some of the facts of a run, to compare it by; if not told which, all that tell it from others."""
+    known = facts_of(run)
+    return tuple(str(known[name]) for name in names)
 
 
-def groups(results: Results, names: Sequence[str] = SETTING) -> list[Results]:
-    """The runs with the same values of some options together; if not told, of all but rule, attack and seed."""
+def facts_of(run: RunResult) -> Row:
+    """The options of a run, and its data."""
+    return config_cells(run.config) | {"data": run.data or "not known"}
+
+
+def groups(results: Results, names: Sequence[str] = TOGETHER) -> list[Results]:
+    """The runs that agree in these facts together; if not told in which, in all but rule, attack and seed."""
     found: dict[tuple[str, ...], Results] = {}
     for run in results:
         found.setdefault(identity(run, names), []).append(run)
     return list(found.values())
 
 
+def need_same(results: Results, names: Iterable[str]) -> None:
+    """Raises ValueError unless the runs agree in these facts; data that are not known agree with any."""
+    for name in names:
+        if len(found := {value for run in results for value in identity(run, [name])} - {"not known"}) > 1:
+            raise ValueError(f"needs runs with the same {name}, got {', '.join(sorted(found))}")
+
+
 def each_once(results: Results, path: Path) -> Results:
-    """The runs; of several with the same configuration, left by different versions of the code, today's.
+    """The runs; of several with one configuration and the same data, left by versions of the code, today's.
 
     Raises ValueError if none of these is today's, or more than one.
     """
     found = []
     for some in groups(results, IDENTITY):
-        now = [run for run in some if len(some) == 1 or run.code == code_of(run.config)]
+        now = [run for run in some if len(some) == 1 or is_todays(run)]
         if len(now) != 1:
             got = f"{len(some)} of {some[0].config.name}"
             raise ValueError(f"{path} needs one run of each configuration, got {got}")
         found += now
     return found
+
+
+def is_todays(run: RunResult) -> bool:
+    """Whether this process would compute the run by the same code."""
+    return Origin(run.code, run.entries) == origin_of(run.config)
+
+
+def versions(group: Results) -> int:
+    """The number of versions of the code that computed a group, those of entries of the tables included.
+
+    One version has one digest for all runs by the same modules, and one for the entries that all seeds use.
+    """
+    digests = defaultdict[Any, set[str]](set)
+    for run in group:
+        c = run.config
+        digests[methods.find(c.rule, c.released, c.plain).modules].add(run.code)
+        digests[c.rule, c.attack].add(run.entries)
+    return max(map(len, digests.values()))
 
 
 def describe_group(group: Results, among: Results) -> str:
@@ -287,10 +332,16 @@ def describe_group(group: Results, among: Results) -> str:
 
 
 def differing(group: Results, among: Results) -> dict[str, str]:
-    """The options of a group in which not all of the runs agree."""
-    every, own = [config_cells(run.config) for run in among], config_cells(group[0].config)
-    names = [name for name in SETTING if len({cells[name] for cells in every}) > 1]
+    """The facts of a group in which not all of the runs agree."""
+    every, own = [facts_of(run) for run in among], facts_of(group[0])
+    names = [name for name in TOGETHER if len({facts[name] for facts in every}) > 1]
     return {name: str(own[name]) or "none" for name in names}
+
+
+def describe_versions(group: Results) -> list[str]:
+    """A note for a group that several versions of the code have computed; for others none."""
+    count = versions(group)
+    return [f"computed by {count} versions of the code"] if count > 1 else []
 
 
 def protocol(config: Config) -> str:

@@ -211,6 +211,11 @@ def _load(load: Callable[[str | None], Dataset], data_dir: str | None) -> Datase
     return checked(load(data_dir))
 
 
+def data_of(task: str, data_dir: str | None) -> Dataset:
+    """The task's data, which are kept for the next run."""
+    return _load(TASKS[task].load, data_dir)
+
+
 def forget() -> None:
     """Frees the data that are kept for the next run."""
     build_data.cache_clear()

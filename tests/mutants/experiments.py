@@ -1,19 +1,41 @@
 """Mutants of what leads to a run and of what is told of it."""
 
 import argparse
+import contextlib
 import dataclasses
+import functools
 import itertools
+import math
 from collections import namedtuple
+from types import CodeType, FunctionType
 
 import numpy as np
+from scipy import stats
 
 from data_loaders import partition
 from mutants.common import entry, killer
-from refimpl import algorithm, attacks, draws, train
-from refimpl.experiments import cli, grid, options, tables, tasks, words
+from refimpl import algorithm, attacks, draws, methods, train
+from refimpl.experiments import (
+    cli,
+    contents,
+    fingerprint,
+    grid,
+    options,
+    registry,
+    results,
+    statistics,
+    tables,
+    tasks,
+    watch,
+    words,
+)
+from refimpl.released import differences_of
 
 wired, runs, drawn, dealt, told, asked, attack = map(
     killer, ("wiring", "train", "draws", "partition", "tables", "cli", "attacks")
+)
+judged, kept, reached, made_of, sent, filed, named, watched = map(
+    killer, ("statistics", "results", "fingerprint", "contents", "registry", "grid", "methods", "watch")
 )
 seeds_differ = wired("another_seed_is_another_run_in_everything_that_is_drawn")
 
@@ -167,8 +189,149 @@ def with_repetitions(configs):
     return mutant
 
 
+# --- What a run is computed by ------------------------------------------------------------------------------
+
+
+def looking_at(kind, change):
+    """`described`, of what values of a kind are changed into."""
+    return lambda right: lambda value, seen: right(change(value) if isinstance(value, kind) else value, seen)
+
+
+def without_defaults(function):
+    return FunctionType(function.__code__, function.__globals__, "f", None, function.__closure__)
+
+
+def without(name):
+    """`reached`, but for one module."""
+    return lambda right: (
+        lambda roots: {found: source for found, source in right(roots).items() if found != name}
+    )
+
+
+def put_for_good(installed):
+    @contextlib.contextmanager
+    def mutant(some):
+        registry.put(some)
+        yield
+
+    return mutant
+
+
+def whoever_comes(installed):
+    """The entries are put back afterwards, but nobody waits."""
+
+    @contextlib.contextmanager
+    def mutant(some):
+        before = registry.put(some)
+        yield
+        registry.put(before)
+
+    return mutant
+
+
+# --- Statistics ---------------------------------------------------------------------------------------------
+
+
+def paired(sides=2, ddof=1, less=1, size=abs):
+    """Another paired t-test."""
+
+    def mutate(right):
+        def mutant(a, b):
+            d = np.subtract(a, b)
+            if np.std(d) < 1e-12:
+                return right(a, b)
+            t = size(np.mean(d)) / (np.std(d, ddof=ddof) / math.sqrt(len(d)))
+            return float(sides * stats.t.sf(t, len(d) - less))
+
+        return mutant
+
+    return mutate
+
+
+def of_one_seed(not_worse):
+    """The best may have a single seed."""
+
+    def mutant(values):
+        means = {name: np.mean(list(by_seed.values())) for name, by_seed in values.items()}
+        return statistics.level_with(max(means, key=means.get), values)
+
+    return mutant
+
+
+def level_untested(level_with):
+    """Those that share no seeds are level."""
+    return lambda one, values: level_with(one, values) or (set(values) if len(values[one]) > 1 else set())
+
+
+def best_by(sign=-1, finite=all):
+    """`level_with_best` with another sign of losses, or another choice among rules with lost seeds."""
+
+    def mutate(level_with_best):
+        @np.errstate(all="ignore")
+        def mutant(results, attack, measure):
+            values = {}
+            for run in results:
+                number = run.last(measure) * (sign if "loss" in measure else 1)
+                values.setdefault(run.config.rule, {})[run.config.seed] = number
+            some = {rule: found for rule, found in values.items() if finite(map(math.isfinite, found.values()))}
+            return statistics.not_worse(some) if some else set()
+
+        return mutant
+
+    return mutate
+
+
+# --- Results ------------------------------------------------------------------------------------------------
+
+
+def of_one_epoch(paces):
+    """All epochs of a run take as long as one."""
+
+    def mutant(found, *rest):
+        whole = [dataclasses.replace(run, seconds=run.seconds * run.config.epochs) for run in found]
+        return paces(whole, *rest)
+
+    return mutant
+
+
+def by_count(protocol):
+    """As many differences as the released code has are its protocol."""
+
+    def mutant(config):
+        every = tuple(differences_of(config.task))
+        return protocol(
+            dataclasses.replace(
+                config, released=every if len(config.released) == len(every) else config.released
+            )
+        )
+
+    return mutant
+
+
+def ignoring(name):
+    """`is_todays`, whatever this fact is."""
+
+    def mutate(is_todays):
+        def mutant(run):
+            now = fingerprint.origin_of(run.config)._asdict()
+            return is_todays(dataclasses.replace(run, **{name: now[name]}))
+
+        return mutant
+
+    return mutate
+
+
+def each(**facts):
+    """A function of runs that are changed in these facts."""
+    return lambda right: lambda runs: right([dataclasses.replace(run, **facts) for run in runs])
+
+
 T, P = tasks, partition.PARTITIONS
 lr = "a_learning_rate_is_a_number_above_0"
+scipys = "the_paired_test_is_scipys_and_it_does_not_matter_who_is_first"
+edit = "an_edit_counts_for_the_runs_that_reach_the_module_and_for_no_others"
+differs = "what_differs_is_told_apart_and_what_is_sent_stays_the_same"
+a_run = "what_a_user_has_added_reaches_another_process_for_the_time_of_a_run"
 MUTANTS = [
     # --- From a configuration to a run
     *(
@@ -271,4 +434,80 @@ MUTANTS = [
     ("a learning rate of 0", options, "number", or_zero, asked(lr, text="0")),
     ("a learning rate that is no number", options, "number", any_text, asked(lr, text="abc")),
     ("a seed twice", cli, "configs", with_repetitions, asked("a_seed_named_twice_is_one_run")),
+    # --- Statistics
+    *(
+        (about, statistics, "paired_p", paired(**how), judged(scipys, n=3))
+        for about, how in (("a better rule is level", {"size": float}), ("one side of the test", {"sides": 1}),
+                           ("the deviation by n", {"ddof": 0}), ("n degrees of freedom", {"less": 0}))
+    ),
+    ("a single seed is the best", statistics, "not_worse", of_one_seed,
+     judged("a_rule_of_one_seed_is_never_the_best")),
+    ("level without a seed in common", statistics, "level_with", level_untested,
+     judged("who_shares_no_seeds_with_anyone_is_level_with_nobody")),
+    ("the highest loss is the best", tables, "level_with_best", best_by(sign=1),
+     told("the_best_accuracy_is_the_highest_and_the_best_loss_the_lowest")),
+    ("a rule with a lost seed is level", tables, "level_with_best", best_by(finite=any),
+     told("a_rule_that_lost_a_seed_is_not_level_with_the_best")),
+    # --- Results
+    ("bytes that are not known are 0", results, "from_row",
+     lambda f: lambda row: dataclasses.replace(f(row), bytes_per_round=float(row["bytes_per_round"] or 0)),
+     kept("a_number_that_is_lost_or_not_known_is_an_empty_cell")),
+    ("plain runs are a table of their own", results, "groups",
+     lambda f: lambda some, names=(*results.TOGETHER, "plain"): f(some, names),
+     kept("a_run_of_the_specification_belongs_to_the_table_of_the_others")),
+    ("runs of other data in one table", results, "groups",
+     lambda f: lambda some, names=results.SETTING: f(some, names),
+     kept("runs_of_other_data_never_share_a_table")),
+    ("as many differences are the same protocol", results, "protocol", by_count,
+     kept("a_description_says_under_which_protocol_the_runs_are")),
+    *(
+        (f"whatever the {name}, it is one version", results, "versions", each(**{name: ""}),
+         kept("versions_of_the_code_are_counted", change=[{name: "0ther"}], count=2))
+        for name in ("code", "entries")
+    ),
+    *(
+        (f"whatever the {name}, it is today's", results, "is_todays", ignoring(name),
+         kept("a_run_is_todays_if_its_code_and_its_entries_are"))
+        for name in ("code", "entries")
+    ),
+    ("nothing is outdated", grid, "outdated", lambda f: lambda out: 0,
+     filed("results_of_another_version_are_counted_and_what_is_no_result_is_not")),
+    ("an epoch as long as a run", watch, "paces", of_one_epoch,
+     watched("paces_are_seconds_per_epoch_of_runs_that_are_known_here")),
+    ("a run as long as an epoch", cli, "work",
+     lambda f: lambda todo, *rest, **more: f([dataclasses.replace(c, epochs=1) for c in todo], *rest, **more),
+     asked("the_time_that_runs_take_is_by_their_epochs_and_by_how_many_run_at_once")),
+    ("a plain system on the fast network", methods, "of_system",
+     lambda f: lambda name, on, plain: f(name, on, plain)._replace(engine=f(name, on, False).engine),
+     named("a_system_is_computed_by_its_own_rounds_on_the_graphs_of_its_schedule", plain=True)),
+    # --- What a run is computed by
+    *(
+        (f"{module} does not count", fingerprint, "reached", without(module), reached(edit, module=module))
+        for module in ("refimpl.experiments.tasks", "refimpl.experiments.config", "data_loaders.partition")
+    ),
+    ("the loaders are not looked at", fingerprint, "SOURCES",
+     lambda right: {name: source for name, source in right.items() if not name.startswith("data_loaders")},
+     reached(edit, module="data_loaders.spambase")),
+    ("a partial's keywords are dropped", contents, "described",
+     looking_at(functools.partial, lambda some: functools.partial(some.func, *some.args)),
+     made_of(differs, kind="arguments")),
+    ("the names in code are dropped", contents, "described",
+     looking_at(CodeType, lambda code: code.replace(co_names=())), made_of(differs, kind="names of members")),
+    ("default values are dropped", contents, "described", looking_at(FunctionType, without_defaults),
+     made_of(differs, kind="defaults")),
+    ("the names in lambdas of the package are dropped", contents, "words",
+     lambda f: lambda code: [word for word in f(code) if word not in code.co_names],
+     made_of("all_functions_that_the_package_ships_are_told_apart")),
+    ("closures are dropped", contents, "closure", lambda f: lambda function: {},
+     made_of(differs, kind="closures")),
+    ("globals are dropped", contents, "references", lambda f: lambda function: [],
+     made_of(differs, kind="globals")),
+    ("functools.wraps is believed", contents, "home",
+     lambda f: lambda value: getattr(value, "__module__", None) or f(value),
+     made_of("a_wrapped_function_of_the_package_is_the_users")),
+    ("entries stay after a run", registry, "installed", put_for_good, sent(a_run)),
+    ("entries are swapped during a run", registry, "installed", whoever_comes,
+     sent("runs_with_the_same_entries_overlap_and_others_wait")),
+    ("functions of the package arrive as copies", registry, "own_copy", lambda f: lambda own, entry: entry,
+     sent(a_run)),
 ]  # fmt: skip
