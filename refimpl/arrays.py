@@ -31,19 +31,14 @@ def module_of(array: Array) -> ModuleType:
     if hasattr(sys.modules[library], "ndarray"):
         return sys.modules[library]
     if library == "torch":
-        return torch_functions()
+        try:
+            return importlib.import_module("array_api_compat.torch")
+        except ImportError as error:
+            needs = "tensors of PyTorch need the package array_api_compat: pip install array-api-compat"
+            raise TypeError(f"{needs} ({error})") from None
     if not hasattr(array, "__array_namespace__"):
         raise TypeError(f"needs an array of numpy, cupy or the array API standard, got {type(array).__name__}")
     return array.__array_namespace__()
-
-
-def torch_functions() -> ModuleType:
-    """PyTorch's functions under the names of the standard. Raises TypeError if array_api_compat is missing."""
-    try:
-        return importlib.import_module("array_api_compat.torch")
-    except ImportError as error:
-        message = "tensors of PyTorch need the package array_api_compat: pip install array-api-compat"
-        raise TypeError(f"{message} ({error})") from None
 
 
 def positions(array: Array) -> Array:

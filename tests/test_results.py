@@ -165,8 +165,8 @@ def test_other_columns_are_refused_in_a_line(tmp_path, capsys):
 @pytest.mark.parametrize(
     ("damage", "said"),
     [
-        (lambda text: text[:-80], "runs.csv needs 36 cells in each row, got others in row 2"),
-        (lambda text: text.replace("\n", ",more\n").replace("code,more", "code"), "got others in row 1"),
+        (lambda text: text[:-80], "runs.csv needs 37 cells in each row, got others in row 2"),
+        (lambda text: text.replace("\n", ",more\n").replace("entries,more", "entries"), "got others in row 1"),
         (lambda text: text + "\udcff", "runs.csv needs to be a CSV file, got 'utf-8' codec can't decode"),
         (lambda text: text + '"' + "x" * 200_000, "runs.csv needs to be a CSV file, got field larger than"),
         (lambda text: text.replace(",10,", ",ten,"), "runs.csv, row 1: invalid literal for int"),
