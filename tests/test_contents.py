@@ -239,13 +239,14 @@ def test_a_wrapped_function_of_the_package_is_the_users():
 def test_what_cannot_be_compared_says_what_it_is(helper, tmp_path):
     helper(1)
     whole = "import a_helper\ndef f(W): return getattr(a_helper, 'g')(W)"
-    gone = "def f(W):\n import no_such_module\n return W"
+    gone, near = "def f(W):\n import no_such_module\n return W", "def f(W):\n from . import g\n return W"
     with open(tmp_path / "file", "w") as file:
         cases = {
             "a generator": (x for x in ()),
             "a TextIOWrapper": file,
             "all of the module a_helper": made(whole),
             "an import of 'no_such_module'": made(gone),
+            "an import of ''": made(near),
         }
         for said, value in cases.items():
             with pytest.raises(UnknownError, match=f"^{said}$"):

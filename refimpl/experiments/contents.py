@@ -250,19 +250,15 @@ def references(function: FunctionType) -> Iterator[Any]:
             before = step.argval
 
 
-def imported(name: str, members: tuple[str, ...] | None) -> Iterator[Any]:
+def imported(name: str, members: tuple[str, ...] | None) -> list[Any]:
     """What `from name import members` imports, or `import name`; nothing of a library. Raises UnknownError."""
     if is_installed(name) and name.partition(".")[0] not in PACKAGES:
-        return
+        return []
     try:
         module = importlib.import_module(name)
-        if not members:
-            yield module
         for member in members or ():
-            yield (
-                getattr(module, member)
-                if hasattr(module, member)
-                else importlib.import_module(f"{name}.{member}")
-            )
-    except ImportError:
+            if not hasattr(module, member):
+                importlib.import_module(f"{name}.{member}")
+    except Exception:  # also whatever a user's module raises
         raise UnknownError(f"an import of {name!r}") from None
+    return [getattr(module, member) for member in members] if members else [module]
