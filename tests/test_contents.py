@@ -3,12 +3,14 @@
 import dataclasses
 import enum
 import functools
+import importlib.util
 import operator
 import os
 import pickle
 import subprocess
 import sys
 import types
+from collections import OrderedDict, defaultdict, namedtuple
 from pathlib import Path
 
 import joblib
@@ -16,7 +18,8 @@ import numpy as np
 import pytest
 
 from refimpl.aggregate import RULES, krum
-from refimpl.experiments.contents import UnknownError, described, modules_in
+from refimpl.experiments import contents
+from refimpl.experiments.contents import UnknownError, described, is_installed, modules_in
 from refimpl.experiments.registry import TABLES
 from refimpl.experiments.tasks import TASKS
 
@@ -92,11 +95,14 @@ def twice(source, name="f"):
     return [made(source.replace("BY", by), name) for by in "12"]
 
 
+Point = namedtuple("Point", "x y")
 with_less, zeros = functools.partial(scaled, less=1), np.zeros((2, 3))
 DIFFERENT = {
     "plain values": [None, True, 1, 1.0, "1", b"1", 1j, "None", (1,), [1], {1}, frozenset({1}), {1: None}],
     "numbers": [np.float64(1), np.float32(1), np.int64(1), np.float64(2), range(3), slice(1)],
     "arrays": [zeros, zeros.T, zeros + 1, zeros.astype(int), zeros.astype(object), np.array([None])],
+    "arrays of dates": [np.array(["2024-01-01"], "M8[D]"), np.array(["2024-01-02"], "M8[D]")],
+    "kinds of containers": [defaultdict(int), defaultdict(list), {}, OrderedDict(), Point(1, 2), (1, 2)],
     "code": [lambda W: W, lambda W: -W, lambda W: W + 1, lambda W: W + 2, lambda V: V],
     "names of members": [lambda W: W.a, lambda W: W.b],
     "defaults": [lambda W, by=1: W, lambda W, by=2: W, lambda W, *, by=1: W, lambda W, *, by=2: W],
@@ -138,6 +144,10 @@ def test_it_does_not_matter_where_and_when_a_function_was_made_or_called():
     assert of({"a", "b", "c"}) == of({"c", "b", "a"})
 
 
+def test_kinds_of_arrays_count_by_more_than_their_numbers():
+    assert of(np.ma.array([1, 2], mask=[0, 1])) != of(np.ma.array([1, 2], mask=[1, 0]))
+
+
 def test_two_of_one_thing_are_two_of_equal_ones():
     one, other = [1], [1]
     assert of((one, one)) == of((one, other))
@@ -160,6 +170,18 @@ def test_all_functions_that_the_package_ships_are_told_apart():
                     found.setdefault(of(field), set()).add(field)
     assert len(found) > 50
     assert [functions for functions in found.values() if len(functions) > 1] == []
+
+
+def test_a_module_is_the_users_by_its_place_and_not_by_its_name(tmp_path, monkeypatch):
+    for name in ("refimpl.draws", "numpy.linalg", "json.decoder", "os", "builtins", "math"):
+        assert is_installed(name)
+    for name in ("__main__", "test_contents", "nowhere", ""):
+        assert not is_installed(name)
+    (tmp_path / "code.py").write_text("")  # Python has one, too
+    spec = importlib.util.spec_from_file_location("code", tmp_path / "code.py")
+    monkeypatch.setitem(sys.modules, "code", importlib.util.module_from_spec(spec))
+    monkeypatch.setattr(contents, "is_library", contents.is_library.__wrapped__)
+    assert not is_installed("code")
 
 
 # --- Other modules of the user's ----------------------------------------------------------------------------
@@ -217,13 +239,14 @@ def test_a_wrapped_function_of_the_package_is_the_users():
 def test_what_cannot_be_compared_says_what_it_is(helper, tmp_path):
     helper(1)
     whole = "import a_helper\ndef f(W): return getattr(a_helper, 'g')(W)"
-    gone = "def f(W):\n import no_such_module\n return W"
+    gone, near = "def f(W):\n import no_such_module\n return W", "def f(W):\n from . import g\n return W"
     with open(tmp_path / "file", "w") as file:
         cases = {
             "a generator": (x for x in ()),
             "a TextIOWrapper": file,
             "all of the module a_helper": made(whole),
             "an import of 'no_such_module'": made(gone),
+            "an import of ''": made(near),
         }
         for said, value in cases.items():
             with pytest.raises(UnknownError, match=f"^{said}$"):

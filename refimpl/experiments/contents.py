@@ -13,7 +13,8 @@ import hashlib
 import importlib
 import json
 import sys
-from collections.abc import Iterator
+import sysconfig
+from collections.abc import Callable, Iterator
 from importlib.util import find_spec
 from pathlib import Path
 from types import CodeType, FunctionType, MethodType, ModuleType
@@ -22,6 +23,7 @@ from typing import Any
 import numpy as np
 
 PACKAGES = ("refimpl", "data_loaders")
+STANDARD = Path(sysconfig.get_path("stdlib"))
 PLAIN = {bool, int, float, complex, str, bytes, type(None), type(...)}
 Seen = dict[int, tuple[Any, str]]  # by address: a value, kept alive for it, and its description
 
@@ -72,18 +74,21 @@ def modules_in(seen: Seen) -> set[str]:
 def is_installed(module: str) -> bool:
     """Whether the module is the package's, Python's or an installed library's, and not a user's."""
     top = module.partition(".")[0]
-    return top in PACKAGES or top in sys.stdlib_module_names or in_site_packages(top)
+    return top in PACKAGES or is_library(top)
 
 
 @functools.cache
-def in_site_packages(top: str) -> bool:
-    """Whether a module without a dot in its name comes from a folder of installed ones."""
+def is_library(top: str) -> bool:
+    """Whether a module without a dot in its name is Python's own, or in a folder of installed ones."""
     try:
         spec = find_spec(top) if top != "__main__" else None
     except ValueError:  # it was not imported from anywhere
         return False
-    folders = spec and (spec.submodule_search_locations or [spec.origin or ""])
-    return any({"site-packages", "dist-packages"} & set(Path(folder).parts) for folder in folders or [])
+    if spec is None or spec.origin in ("built-in", "frozen"):
+        return spec is not None
+    places = [Path(place) for place in spec.submodule_search_locations or [spec.origin or ""]]
+    folders = {"site-packages", "dist-packages"}
+    return any(place.is_relative_to(STANDARD) or folders & set(place.parts) for place in places)
 
 
 def is_named(function: FunctionType) -> bool:
@@ -97,55 +102,42 @@ def is_named(function: FunctionType) -> bool:
 # --- What things are made of --------------------------------------------------------------------------------
 
 
-@functools.singledispatch
 def parts(value: Any, seen: Seen) -> Any:
-    """What a value is made of, in JSON; of any object, what it would be pickled by. Raises UnknownError."""
-    reduce = copyreg.dispatch_table.get(type(value))
-    try:
-        made = reduce(value) if reduce else value.__reduce_ex__(2)
-    except Exception:
-        raise UnknownError(f"a {type(value).__qualname__}") from None
-    if isinstance(made, str):  # the name of something that there is once
-        where = str(getattr(value, "__module__", ""))
-        own = [] if is_installed(where) else [type(value)]
-        return [where, made, *all_described([*own, getattr(value, "__wrapped__", None)], seen)]
-    return all_described([*made[:3], *(list(items or ()) for items in made[3:5])], seen)
+    """What a value is made of, in JSON. Raises UnknownError."""
+    if isinstance(value, type):
+        return of_class(value, seen)
+    if isinstance(value, ModuleType):
+        return of_module(value)
+    return KINDS.get(type(value), of_object)(value, seen)
 
 
-@parts.register(tuple)
-@parts.register(list)
-def _(value: tuple | list, seen: Seen) -> Any:
-    return all_described([type(value), *value], seen)
+def of_sequence(value: tuple | list, seen: Seen) -> Any:
+    return [type(value).__name__, *all_described(value, seen)]
 
 
-@parts.register(set)
-@parts.register(frozenset)
-def _(value: set | frozenset, seen: Seen) -> Any:
-    return [described(type(value), seen), *sorted(all_described(value, seen))]
+def of_set(value: set | frozenset, seen: Seen) -> Any:
+    return [type(value).__name__, *sorted(all_described(value, seen))]
 
 
-@parts.register
-def _(value: dict, seen: Seen) -> Any:
-    return all_described([type(value), *value, *value.values()], seen)
+def of_dict(value: dict, seen: Seen) -> Any:
+    return ["dict", *all_described([*value, *value.values()], seen)]
 
 
-@parts.register
-def _(value: np.ndarray, seen: Seen) -> Any:
+def of_array(value: np.ndarray, seen: Seen) -> Any:
     if value.dtype.hasobject:
-        return all_described([value.shape, value.tolist()], seen)
-    return [repr(value.dtype), value.shape, hashlib.sha256(np.ascontiguousarray(value).data).hexdigest()]
+        return of_object(value, seen)
+    flat = np.ascontiguousarray(value).reshape(-1).view(np.uint8)
+    return ["array", repr(value.dtype), value.shape, hashlib.sha256(flat.data).hexdigest()]
 
 
-@parts.register
-def _(value: CodeType, seen: Seen) -> Any:
+def of_code(value: CodeType, seen: Seen) -> Any:
     sizes = value.co_argcount, value.co_posonlyargcount, value.co_kwonlyargcount, value.co_flags
     handlers = getattr(value, "co_exceptiontable", b"")  # from Python 3.11 on
     facts = sizes, value.co_code, handlers, value.co_names, value.co_varnames, value.co_freevars
-    return all_described([*facts, *value.co_consts], seen)
+    return ["code", *all_described([*facts, *value.co_consts], seen)]
 
 
-@parts.register
-def _(value: FunctionType, seen: Seen) -> Any:
+def of_function(value: FunctionType, seen: Seen) -> Any:
     users = not is_installed(home(value))
     if not users and is_named(value):
         return f"{home(value)}.{value.__qualname__}"
@@ -162,31 +154,22 @@ def words(code: CodeType) -> list[str]:
     return [*code.co_varnames, *code.co_names, *constants]
 
 
-@parts.register
-def _(value: MethodType, seen: Seen) -> Any:
-    return all_described([value.__func__, value.__self__], seen)
+def of_method(value: MethodType | staticmethod | classmethod, seen: Seen) -> Any:
+    bound = getattr(value, "__self__", None)
+    return [type(value).__name__, *all_described([value.__func__, bound], seen)]
 
 
-@parts.register(staticmethod)
-@parts.register(classmethod)
-def _(value: staticmethod | classmethod, seen: Seen) -> Any:
-    return all_described([type(value), value.__func__], seen)
-
-
-@parts.register
-def _(value: property, seen: Seen) -> Any:
+def of_property(value: property, seen: Seen) -> Any:
     return all_described([value.fget, value.fset, value.fdel], seen)
 
 
-@parts.register
-def _(value: ModuleType, seen: Seen) -> Any:
+def of_module(value: ModuleType) -> str:
     if not is_installed(home(value)):
         raise UnknownError(f"all of the module {home(value)}")
     return home(value)
 
 
-@parts.register
-def _(value: type, seen: Seen) -> Any:
+def of_class(value: type, seen: Seen) -> Any:
     if is_installed(home(value)):
         return f"{home(value)}.{value.__qualname__}"
     methods = FunctionType | staticmethod | classmethod | property
@@ -196,6 +179,40 @@ def _(value: type, seen: Seen) -> Any:
         if name != "_abc_impl" and (isinstance(member, methods) or not name.startswith("__"))
     }
     return all_described([value.__qualname__, type(value), value.__bases__, own], seen)
+
+
+def of_object(value: Any, seen: Seen) -> Any:
+    """What it would be pickled by. Raises UnknownError if it can't be."""
+    reduce = copyreg.dispatch_table.get(type(value))
+    try:
+        made = reduce(value) if reduce else value.__reduce_ex__(2)
+    except Exception:
+        raise UnknownError(f"a {type(value).__qualname__}") from None
+    if isinstance(made, str):  # the name of something that there is once
+        where = str(getattr(value, "__module__", ""))
+        own = [] if is_installed(where) else [type(value)]
+        return [where, made, *all_described([*own, getattr(value, "__wrapped__", None)], seen)]
+    return all_described([*made[:3], *(list(items or ()) for items in made[3:5])], seen)
+
+
+KINDS: dict[type, Callable[[Any, Seen], Any]] = {
+    tuple: of_sequence,
+    list: of_sequence,
+    set: of_set,
+    frozenset: of_set,
+    dict: of_dict,
+    np.ndarray: of_array,
+    CodeType: of_code,
+    FunctionType: of_function,
+    MethodType: of_method,
+    staticmethod: of_method,
+    classmethod: of_method,
+    property: of_property,
+}
+"""All others, and kinds of these, count by what they would be pickled by."""
+
+
+# --- What a function refers to ------------------------------------------------------------------------------
 
 
 def closure(function: FunctionType) -> dict[str, Any]:
@@ -233,19 +250,15 @@ def references(function: FunctionType) -> Iterator[Any]:
             before = step.argval
 
 
-def imported(name: str, members: tuple[str, ...] | None) -> Iterator[Any]:
+def imported(name: str, members: tuple[str, ...] | None) -> list[Any]:
     """What `from name import members` imports, or `import name`; nothing of a library. Raises UnknownError."""
     if is_installed(name) and name.partition(".")[0] not in PACKAGES:
-        return
+        return []
     try:
         module = importlib.import_module(name)
-        if not members:
-            yield module
         for member in members or ():
-            yield (
-                getattr(module, member)
-                if hasattr(module, member)
-                else importlib.import_module(f"{name}.{member}")
-            )
-    except ImportError:
+            if not hasattr(module, member):
+                importlib.import_module(f"{name}.{member}")
+    except Exception:  # also whatever a user's module raises
         raise UnknownError(f"an import of {name!r}") from None
+    return [getattr(module, member) for member in members] if members else [module]

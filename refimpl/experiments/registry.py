@@ -72,7 +72,7 @@ def own_copy(own: Any, entry: Any) -> Any:
     """`own` if it is made of the same as the entry, else the entry."""
     try:
         return own if own and described(own, {}) == described(entry, {}) else entry
-    except UnknownError:
+    except (UnknownError, RecursionError):
         return entry
 
 
