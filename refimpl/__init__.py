@@ -27,4 +27,15 @@ audit/        judges somebody else's implementation
 vectors/      numbers for ports to other languages, and the check of a port's answers
 """
 
+from typing import Any
+
 __version__ = "0.1.0"
+
+
+def __getattr__(name: str) -> Any:
+    """`refimpl.run`, which imports the experiments only when it is asked for."""
+    if name != "run":
+        raise AttributeError(f"module 'refimpl' has no attribute {name!r}")
+    from refimpl.experiments.api import run
+
+    return run

@@ -18,6 +18,7 @@ report.py       the command that makes tables and pictures of stored results
 presets.py      the paper's figures and its authors' protocol, as options
 options.py      the command line's options
 cli.py          the command line
+api.py          the same as a library: refimpl.run
 words.py        numbers in words
 atomic.py       files that are there in full or not at all
 """

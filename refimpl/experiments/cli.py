@@ -34,11 +34,9 @@ def main(task: str, argv: list[str] | None = None) -> int:
     task = args.task  # --dataset may have chosen another
     try:
         runs = prepare(task, args)
-        run_all, places = connect(args.cluster) if args.cluster else (grid.run_all, joblib.cpu_count())
+        run_all, jobs, threads = machine(args)
     except (OSError, ValueError, MemoryError) as error:
         p.error(reason(error))
-    jobs = args.jobs or (1 if args.gpu and not args.cluster else places)
-    threads = args.threads or (1 if args.cluster else None)
     if args.dry_run:
         plan(runs, args.out, jobs, args.data_dir)
         return 0
@@ -87,6 +85,16 @@ def name_or_file(text: str, table: Collection[str], read: Callable[[str], Iterab
 
 
 # --- Running ------------------------------------------------------------------------------------------------
+
+
+def machine(args: argparse.Namespace) -> tuple[grid.RunAll, int, int | None]:
+    """What computes the runs, how many at a time, and with how many threads each; None: as there are cores.
+
+    Raises ValueError if there is no such cluster.
+    """
+    run_all, places = connect(args.cluster) if args.cluster else (grid.run_all, joblib.cpu_count())
+    jobs = args.jobs or (1 if args.gpu and not args.cluster else places)
+    return run_all, jobs, args.threads or (1 if args.cluster else None)
 
 
 def connect(address: str) -> tuple[grid.RunAll, int]:

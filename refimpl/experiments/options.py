@@ -170,11 +170,11 @@ In brackets: the default. --list says what the names mean. Examples:
   {script} --graph ring --rules adaptive local --seeds 0 1 2"""
 
 
-def parser(task: str) -> Parser:
-    """A parser of all options, with the task's own defaults."""
+def parser(task: str, kind: type[Parser] = Parser) -> Parser:
+    """A parser of all options, of this kind, with the task's own defaults."""
     preset, script = TASKS[task], Path(sys.argv[0]).name
     epilogue = "\n".join(filter(None, (EPILOGUE.format(script=f"python {script}"), preset.note)))
-    p = Parser(
+    p = kind(
         usage="%(prog)s [options]",
         description=f"{preset.title}:\nrules against attacks, worst and mean test accuracy.",
         epilog=epilogue,
@@ -190,14 +190,14 @@ def parser(task: str) -> Parser:
     return p
 
 
-def parse(task: str, argv: list[str] | None) -> tuple[Parser, argparse.Namespace]:
+def parse(task: str, argv: list[str] | None, kind: type[Parser] = Parser) -> tuple[Parser, argparse.Namespace]:
     """The parser and what was typed, on top of what --figure and the like stand for."""
-    p = parser(task)
+    p = parser(task, kind)
     defaults = vars(p.parse_args([]))
     typed = vars(p.parse_args(argv, argparse.Namespace(**dict.fromkeys(defaults))))  # None: it was not
     typed = {name: value for name, value in typed.items() if value is not None}
     if (other := typed.get("dataset", task)) != task:
-        return parse(other, argv)  # which may have other options
+        return parse(other, argv, kind)  # which may have other options
     first = argparse.Namespace(**defaults | typed)
     if first.protocol == "released" and first.released:
         p.error("--protocol released has all differences, and --released names some: needs one of the two")

@@ -1,0 +1,171 @@
+"""The experiments as a library: `refimpl.run`, and the object that it returns.
+
+It takes the options of the command line as keywords, and functions where that takes names of rules and attacks.
+"""
+
+import contextlib
+import inspect
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any, NoReturn
+
+from refimpl.aggregate import Rule
+from refimpl.attacks import Attack
+from refimpl.experiments import cli, figures, options, registry, tables
+from refimpl.experiments.atomic import make_folder
+from refimpl.experiments.registry import Entries
+from refimpl.experiments.results import RunResult
+from refimpl.experiments.tasks import TASKS
+
+Choice = Iterable[Any] | Mapping[str, Any]  # of names, functions, entries
+
+
+class Runs(list[RunResult]):
+    """The results of some runs. Each has its `config`, `history`, `weights_at` by epoch, and `accuracy`."""
+
+    def __init__(self, results: Iterable[RunResult], mine: Entries) -> None:
+        """`mine` are the caller's own rules and attacks, which no table knows after the runs."""
+        super().__init__(results)
+        self.mine = mine
+
+    def table(self, measure: str = "worst_own") -> str:
+        """The worst and mean test accuracy after the last epoch, by rule and attack, as text of 80 columns.
+
+        `measure="highest_loss"`: the training loss instead.
+        """
+        with added(self.mine):
+            return tables.text_table(self, measure)
+
+    def frame(self) -> Any:
+        """A pandas.DataFrame with a row for each epoch after which a run was evaluated. Needs pandas."""
+        import pandas
+
+        rows = []
+        for run in self:
+            names = {name: getattr(run.config, name) for name in ("task", "rule", "attack", "seed")}
+            columns = zip(*run.history.values(), strict=True)
+            for epoch, values in zip(run.evaluated, columns, strict=True):
+                rows.append({**names, "epoch": epoch, **dict(zip(run.history, values, strict=True))})
+        return pandas.DataFrame(rows)
+
+    def figure(self, path: str | Path) -> Path:
+        """Draws the worst accuracy by epoch, a panel per attack, as PNG and PDF. Needs matplotlib.
+
+        Returns the path of the PNG.
+        """
+        png = Path(path).with_suffix(".png")
+        with added(self.mine):
+            figures.figure(self, TASKS[self[0].config.task].title, png)
+        return png
+
+    def __str__(self) -> str:
+        return self.table()
+
+
+def run(
+    task: str = "spambase",
+    rules: Choice = (),
+    attacks: Choice = (),
+    seeds: Iterable[int] = (0,),
+    **more: Any,
+) -> Runs:
+    """Runs every rule against every attack with every seed, and returns the results.
+
+    Rules and attacks are names, or functions of your own. A rule has some of the parameters W (n, d), risks
+    (n,), own and f, and returns a model (d,); an attack has some of own (f, d), honest (h, d) and signals, and
+    returns (f, d), or (d,) if all attackers send the same. A dictionary gives them other names, and takes
+    entries of the tables too: {"mine": Rule(...)}. If none are given, those of the command line are run.
+
+    `more` are the options of the command line: epochs=20, attackers=2, graph="ring", plain=True, ... Finished
+    runs are kept in the folder `out` and used again. Raises ValueError, in the words of the command line, if
+    there are no such runs.
+    """
+    if task not in TASKS:
+        raise ValueError(f"needs a task among {', '.join(TASKS)}, got {task}")
+    mine = {"rule": entries(rules, "rule", rule_of), "attack": entries(attacks, "attack", attack_of)}
+    given = {"rules": [*mine["rule"]], "attacks": [*mine["attack"]], "seeds": [*seeds], **more}
+    new = {kind: {name: entry for name, entry in some.items() if entry} for kind, some in mine.items()}
+    with added(new):
+        _, args = options.parse(task, as_typed(given), Refusing)
+        runs = cli.prepare(args.task, args)
+        run_all, jobs, threads = cli.machine(args)
+        make_folder(args.out)
+        return Runs(cli.run_grid(runs, args.out, jobs, args.data_dir, threads, run_all), new)
+
+
+@contextlib.contextmanager
+def added(mine: Entries) -> Iterator[None]:
+    """Within it, these entries are in the tables."""
+    before = registry.put(mine)
+    try:
+        yield
+    finally:
+        registry.put(before)
+
+
+class Refusing(options.Parser):
+    """A parser that raises its errors."""
+
+    def error(self, message: str) -> NoReturn:
+        """Raises ValueError."""
+        raise ValueError(message)
+
+
+def as_typed(given: dict[str, Any]) -> list[str]:
+    """Keywords as one would type them: epochs=20 is --epochs 20. What is None, False or empty is not typed."""
+    argv = []
+    for name, value in given.items():
+        values = [value] if isinstance(value, (str, Path)) or not isinstance(value, Iterable) else [*value]
+        if values and value is not None and value is not False:
+            argv += [f"--{name.replace('_', '-')}", *(str(each) for each in values if each is not True)]
+    return argv
+
+
+# --- Functions in the place of names ------------------------------------------------------------------------
+
+
+def entries(choice: Choice, kind: str, entry_of: Callable[[str, Callable], Any]) -> dict[str, Any]:
+    """The chosen entries by name; None for one that is chosen by its name alone."""
+    if isinstance(choice, str) or callable(choice):
+        raise ValueError(f"{kind}s needs a list of names or functions, got {choice!r}")
+    pairs = choice.items() if isinstance(choice, Mapping) else [(getattr(c, "__name__", c), c) for c in choice]
+    made: dict[str, Any] = {}
+    for name, what in pairs:
+        known = name in registry.TABLES[kind] or name in made
+        if known and not isinstance(what, str):
+            raise ValueError(f"there is a {kind} {name}: give yours another name, {{'mine': ...}}")
+        made[name] = None if isinstance(what, str) else entry_of(name, what) if callable(what) else what
+    return made
+
+
+def rule_of(name: str, function: Callable) -> Rule:
+    """The entry of a rule that is given as a function."""
+    compute, asked = by_name(function, ("W", "risks", "own", "f"))
+    return Rule(compute, inspect.getdoc(function) or "a rule", "-", name, scores="risks" in asked)
+
+
+def attack_of(name: str, function: Callable) -> Attack:
+    """The entry of an attack that is given as a function."""
+    send, _ = by_name(function, ("own", "honest", "signals"))
+    return Attack(send, inspect.getdoc(function) or "an attack", "-", name)
+
+
+def by_name(function: Callable, names: tuple[str, ...]) -> tuple[Callable, tuple[str, ...]]:
+    """A function of all these arguments, and the names of those that it hands on, as `function` asks for them.
+
+    Raises ValueError if it has others without a default.
+    """
+    parameters = inspect.signature(function).parameters
+    needed = [name for name, p in parameters.items() if p.default is p.empty]
+    if strange := [name for name in needed if name not in names]:
+        raise ValueError(
+            f"{function.__name__} needs parameters among {', '.join(names)}, got {', '.join(strange)}"
+        )
+    asked = tuple(name for name in names if name in parameters)
+    return partial(call_by_name, function, names, asked), asked
+
+
+def call_by_name(function: Callable, names: tuple[str, ...], asked: tuple[str, ...], *values: Any) -> Any:
+    """Calls the function with the values whose names it asks for."""
+    return function(**{name: value for name, value in zip(names, values, strict=True) if name in asked})

@@ -1,0 +1,124 @@
+"""The experiments as a library."""
+
+import numpy as np
+import pytest
+
+import refimpl
+from refimpl.aggregate import RULES, Rule
+from refimpl.attacks import ATTACKS
+from refimpl.experiments import api, cli
+from refimpl.experiments.results import load
+
+
+def half_way(W, own):
+    """Half of one's own model and half of the median."""
+    return (W[own] + np.median(W, axis=0)) / 2
+
+
+def shout(honest, loudness=5):
+    """A multiple of minus the mean."""
+    return -loudness * honest.mean(axis=0)
+
+
+QUICK = {"epochs": 2, "batch_size": 200, "jobs": 1}
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    out = tmp_path_factory.mktemp("runs")
+    return refimpl.run("spambase", ["adaptive", half_way], ["none", shout], (0, 1), **QUICK, out=out)
+
+
+def test_functions_are_run_beside_names(runs):
+    found = {(run.config.rule, run.config.attack, run.config.seed) for run in runs}
+    names = [("adaptive", "none"), ("adaptive", "shout"), ("half_way", "none"), ("half_way", "shout")]
+    assert found == {(*pair, seed) for pair in names for seed in (0, 1)}
+    assert "half_way" not in RULES
+    assert "shout" not in ATTACKS
+
+
+def test_a_table_knows_the_caller_s_own_rules_after_the_runs(runs):
+    lines = runs.table().splitlines()
+    assert [line.split()[0] for line in lines if " own " in line] == ["adaptive", "half_way"]
+    assert "shout" in lines[0]
+    assert str(runs) == runs.table()
+    assert runs.table("highest_loss") != runs.table()
+
+
+def test_each_run_has_its_history(runs):
+    for run in runs:
+        assert len(run.history["worst_own"]) == len(run.evaluated) == 2
+        assert bool(run.weights_at) == (run.config.rule == "adaptive")
+
+
+def test_a_frame_has_a_row_for_each_epoch(runs):
+    pytest.importorskip("pandas", reason="pandas is nobody's extra")
+    frame = runs.frame()
+    assert len(frame) == 8 * 2
+    last = frame[(frame.rule == "half_way") & (frame.attack == "none") & (frame.seed == 1)].iloc[-1]
+    assert last.epoch == 2
+    assert last.worst_own == next(r for r in runs if r.config.name == "half_way_none_seed1").last("worst_own")
+
+
+def test_a_figure_is_drawn(runs, tmp_path):
+    pytest.importorskip("matplotlib", reason="matplotlib is an extra")
+    path = runs.figure(tmp_path / "mine")
+    assert path == tmp_path / "mine.png"
+    assert path.read_bytes().startswith(b"\x89PNG")
+
+
+def test_the_command_line_computes_the_same(tmp_path):
+    """The bytes of the files are equal but for the time that they took."""
+    options = {"epochs": 1, "batch_size": 200, "attackers": 2, "graph": "ring", "plain": True, "jobs": 1}
+    (here,) = refimpl.run(rules=["median"], attacks=["alie"], seeds=[3], **options, out=tmp_path / "here")
+    typed = (
+        "--rules median --attacks alie --seeds 3 --epochs 1 --batch-size 200 --attackers 2 --graph ring --plain"
+    )
+    assert cli.main("spambase", [*typed.split(), "--jobs", "1", "--out", str(tmp_path / "there")]) == 0
+    (file,) = (tmp_path / "there").glob("*.json")
+    assert [path.name for path in (tmp_path / "here").glob("*.json")] == [file.name]
+    there = load(file)
+    assert (here.config, here.history, here.accuracy) == (there.config, there.history, there.accuracy)
+
+
+def test_a_finished_run_is_used_again_and_an_edited_rule_is_not(tmp_path, capsys):
+    for factor in (0.0, 0.0, 1.0):
+        rules = {"mine": lambda W, own, factor=factor: factor * W[own]}
+        refimpl.run(rules=rules, attacks=["none"], **QUICK, out=tmp_path)
+    assert capsys.readouterr().err.count("1 of 1 run are in") == 1
+    assert len(list(tmp_path.glob("*.json"))) == 2
+
+
+def test_an_entry_may_weigh(tmp_path):
+    only_me = Rule(lambda W, risks, own, f: np.eye(len(W))[own], "only me", "-", "me", weighs=True)
+    mine, local = refimpl.run(rules={"me": only_me, "local": "local"}, attacks=["alie"], **QUICK, out=tmp_path)
+    assert mine.history["worst_own"] == local.history["worst_own"]
+    assert np.trace(mine.weights_at[2]) == np.sum(mine.weights_at[2]) == 7
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"rules": ["adaptve"]}, r"did you mean adaptive\?"),
+        ({"rules": "krum"}, "rules needs a list of names or functions, got 'krum'"),
+        ({"attacks": shout}, "attacks needs a list of names or functions, got <function shout"),
+        ({"rules": [lambda x: x]}, "<lambda> needs parameters among W, risks, own, f, got x"),
+        ({"rules": {"krum": half_way}}, "there is a rule krum: give yours another name"),
+        ({"rules": [half_way, half_way]}, "there is a rule half_way: give yours another name"),
+        ({"rules": {"mine": Rule(half_way, "", "-", "")}}, "Rule.compute needs a function of 4 arguments"),
+        ({"epochs": 0}, "argument --epochs: needs a whole number, 1 or more, got 0"),
+        ({"nonsense": 1}, "unrecognized arguments: --nonsense 1"),
+        ({"task": "cifar"}, "needs a task among spambase, .*, got cifar"),
+    ],
+)
+def test_what_there_is_not_is_refused_in_a_line(given, message, tmp_path):
+    before = dict(RULES), dict(ATTACKS)
+    with pytest.raises(ValueError, match=message):
+        refimpl.run(**{"attacks": ["none"], "out": tmp_path / "out"} | given)
+    assert before == (RULES, ATTACKS)
+    assert not (tmp_path / "out").exists()
+
+
+def test_keywords_are_typed_as_one_would():
+    given = {"rules": ["a", "b"], "seeds": [], "data_dir": None, "gpu": False, "plain": True, "lr": 0.5}
+    assert api.as_typed(given) == ["--rules", "a", "b", "--plain", "--lr", "0.5"]
