@@ -118,6 +118,7 @@ DIFFERENT = {
     "globals of a function in a function": twice("by = BY\ndef f(W): return lambda W: by * W"),
     "globals of a method": twice("by = BY\nclass C:\n def __call__(self, W): return by * W\nf = C()"),
     "a class's own values": twice("class C:\n by = BY\nf = C()"),
+    "abstract classes": twice("import abc\nclass C(abc.ABC):\n def __call__(self): return BY\nf = C()"),
     "properties": twice("class C:\n @property\n def by(self): return BY\nf = C()"),
     "attributes": twice("def f(W): return f.by\nf.by = BY"),
     "tables of functions": [[clipping(1), scaled], [scaled, clipping(1)], {"a": scaled}, {"b": scaled}],

@@ -294,6 +294,7 @@ def test_of_two_places_the_later_counts_but_for_other_data(tmp_path):
         ([{"code": "0ther"}, {"code": "third"}], 3),
         ([{"entries": "0ther"}], 2),
         ([{}, {}, {"rule": "median", "entries": "0ther"}], 1),
+        ([{"partition": "iid", "entries": "0ther"}], 1),
         ([{}, {"rule": "median", "code": "0ther"}], 2),
         ([{"rule": "choco", "code": "0ther"}], 1),
         ([{"rule": "choco", "code": "0ther"}, {"rule": "sgp", "code": "third"}], 2),
@@ -303,9 +304,9 @@ def test_versions_of_the_code_are_counted(change, count):
     """Other seeds, or other rules; systems are computed by other modules, and have a digest of their own."""
     runs = [GRID[0]]
     for seed, facts in enumerate(change, start=1):
-        config = replace(GRID[0].config, seed=seed, rule=facts.get("rule", "adaptive"))
-        own = {name: value for name, value in facts.items() if name != "rule"}
-        runs.append(replace(GRID[0], config=config, **own))
+        own = {name: value for name, value in facts.items() if name in ("code", "entries")}
+        options = {name: value for name, value in facts.items() if name not in own}
+        runs.append(replace(with_options(GRID[0], seed=seed, **options), **own))
     assert results.versions(runs) == count
     assert results.describe_versions(runs) == [f"computed by {count} versions of the code"] * (count > 1)
 

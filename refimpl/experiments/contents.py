@@ -174,9 +174,9 @@ def of_class(value: type, seen: Seen) -> Any:
         return f"{home(value)}.{value.__qualname__}"
     methods = FunctionType | staticmethod | classmethod | property
     own = {
-        name: member
-        for name, member in vars(value).items()
-        if name != "_abc_impl" and (isinstance(member, methods) or not name.startswith("__"))
+        key: member
+        for key, member in vars(value).items()
+        if key != "_abc_impl" and (isinstance(member, methods) or not key.startswith("__"))
     }
     return all_described([value.__qualname__, type(value), value.__bases__, own], seen)
 

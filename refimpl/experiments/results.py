@@ -20,6 +20,7 @@ from refimpl.attacks import ATTACKS
 from refimpl.experiments.config import Config
 from refimpl.experiments.contents import sha256
 from refimpl.experiments.fingerprint import Origin, origin_of
+from refimpl.experiments.registry import TABLES
 from refimpl.released import combined, differences_of
 
 FORMAT = 2  # of the JSON files
@@ -310,13 +311,13 @@ def is_todays(run: RunResult) -> bool:
 def versions(group: Results) -> int:
     """The number of versions of the code that computed a group, those of entries of the tables included.
 
-    One version has one digest for all runs by the same modules, and one for the entries that all seeds use.
+    One version has one digest for all runs by the same modules, and one for entries of the same names.
     """
     digests = defaultdict[Any, set[str]](set)
     for run in group:
         c = run.config
         digests[methods.find(c.rule, c.released, c.plain).modules].add(run.code)
-        digests[c.rule, c.attack].add(run.entries)
+        digests[identity(run, [kind for kind in TABLES if kind in FIELDS])].add(run.entries)
     return max(map(len, digests.values()))
 
 
