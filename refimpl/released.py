@@ -232,7 +232,11 @@ DIFFERENCES = {
         model=sigmoid_outputs,
     ),
     "raw-features": Difference("features are not scaled", ("spambase",), {"features": "raw"}),
-    "label-shards": Difference("sorted by label, two pieces each", ("spambase",), {"partition": "shards"}),
+    "label-shards": Difference(
+        "sorted by label, two fixed pieces each, training and test rows apart",
+        ("spambase",),
+        {"partition": "label-shards"},
+    ),
     "adam": Difference("Adam, 0.005", ("spambase",), {"optimizer": "adam", "lr": 0.005}),
     "label-pairs": Difference(
         "ten fixed pairs of labels, rows shared",

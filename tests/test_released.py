@@ -220,7 +220,13 @@ def config(task, options):
 
 def test_the_protocol_is_all_differences_of_the_task():
     c = config("spambase", "--protocol released")
-    assert (c.risk, c.optimizer, c.lr, c.features, c.partition) == ("batch", "adam", 0.005, "raw", "shards")
+    assert (c.risk, c.optimizer, c.lr, c.features, c.partition) == (
+        "batch",
+        "adam",
+        0.005,
+        "raw",
+        "label-shards",
+    )
     assert set(released.DIFFERENCES) - set(c.released) == {"small-tensor-signals", "label-pairs"}
     har = config("har", "--protocol released")
     assert (har.risk, har.optimizer, har.lr, har.partition) == ("batch", "sgd", 0.01, "by-subject")
