@@ -323,6 +323,19 @@ def test_no_softmax_network_meets_assumption_1(network, seed):
     assert_allclose(model.gradient(moved, X, y), model.gradient(w, X, y), atol=1e-12)
 
 
+def test_the_network_of_zeros_is_a_saddle_against_assumption_1():
+    """With two classes of one size its gradient is 0, and as near as one likes are smaller risks and larger."""
+    model, X, y = models.mlp([1, 2, 2]), np.array([[-1.0], [1.0]]), np.array([0, 1])
+    w = np.zeros(model.layout.size)
+    assert_array_equal(model.gradient(w, X, y), 0)
+    for size in (1e-1, 1e-3):
+        right, wrong = np.zeros((2, len(w)))
+        for v, sign in ((right, 1), (wrong, -1)):
+            views = model.layout.views(v)
+            views["W1"][...], views["W2"][...] = [[size, -size]], [[0, sign * size], [sign * size, 0]]
+        assert model.risk(right, X, y) < model.risk(w, X, y) < model.risk(wrong, X, y)
+
+
 @pytest.mark.parametrize("step", [1e-3, 1e-6, 1e-9])
 def test_at_a_kink_of_relu_the_gradient_jumps_against_assumption_2(step):
     """One hidden unit, one row: across the kink the gradient moves by 0.7, however short the way."""
