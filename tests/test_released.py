@@ -13,6 +13,7 @@ from refimpl import aggregate, algorithm, draws, layers, released, train
 from refimpl.engine import Engine
 from refimpl.experiments import cli, grid, tasks
 from refimpl.experiments.options import parse
+from refimpl.experiments.results import protocol
 from refimpl.fast import engine as fast
 
 BATCH = np.arange(35).reshape(7, 5) % 4
@@ -239,6 +240,12 @@ def test_single_differences_and_what_is_typed_besides_counts_more():
     c = config("spambase", "--released adam smoothed-risk --lr 0.1")
     assert (c.released, c.optimizer, c.lr, c.risk) == (("adam", "smoothed-risk"), "adam", 0.1, "batch")
     assert c.features == "standardised"
+
+
+def test_earlier_results_with_another_split_are_told_from_todays():
+    """Files of 0.1 have the partition `shards` with `label-shards`: they are still read, and say so."""
+    c = config("spambase", "--protocol released --partition shards")
+    assert protocol(c) == "protocol released but partition shards"
 
 
 def test_differences_reach_the_engine_and_the_network():
