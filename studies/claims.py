@@ -218,11 +218,14 @@ def loss_follows(s: Setting) -> str | None:
 
 def rank_correlation(s: Setting, attack: str) -> float | None:
     """Spearman's, of accuracy and loss over the paper's rules; None if fewer than four were run."""
-    accuracy, loss = compared(s, attack), s.losses.get(attack, {})
-    rules = [rule for rule in accuracy if rule in loss]
+    accuracy, losses = compared(s, attack), s.losses.get(attack, {})
+    rules = [rule for rule in accuracy if accuracy[rule].keys() <= losses.get(rule, {}).keys()]
     if len(rules) < 4:
         return None
-    ranks = [rankdata([mean(numbers[rule]) for rule in rules]) for numbers in (accuracy, loss)]
+    ranks = [
+        rankdata([mean(accuracy[rule]) for rule in rules]),
+        rankdata([mean({seed: losses[rule][seed] for seed in accuracy[rule]}) for rule in rules]),
+    ]
     return float(np.corrcoef(*ranks)[0, 1]) if all(np.ptp(some) for some in ranks) else 0.0
 
 
