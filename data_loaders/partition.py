@@ -203,10 +203,13 @@ def deal_and_split(
     partition: Partition, data: Dataset, workers: int, test_share: float, rng: Rng
 ) -> tuple[Parts, Parts]:
     """The training rows and the test rows of each worker."""
-    if not partition.splits_first:
-        return split(deal(partition, data, workers, rng), test_share, rng)
-    [train], [test] = split([np.arange(len(data.y))], test_share, rng)
-    return deal(partition, data, workers, rng, train), deal(partition, data, workers, rng, test)
+    if partition.splits_first:
+        [train], [test] = split([np.arange(len(data.y))], test_share, rng)
+        return deal(partition, data, workers, rng, train), deal(partition, data, workers, rng, test)
+    parts = deal(partition, data, workers, rng)
+    if partition.shares:
+        raise ValueError("a partition that deals a row to several workers needs a test set of its own")
+    return split(parts, test_share, rng)
 
 
 def split(parts: Parts, test_share: float, rng: Rng) -> tuple[Parts, Parts]:

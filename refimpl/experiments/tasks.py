@@ -196,8 +196,6 @@ def build_data(
     if data.X_test is not None and data.y_test is not None:
         parts = deal(partition, data, workers, rng)
         test = HeldOut(data.X_test, data.y_test, own_labels(data.y_test, data.y, parts))
-    elif partition.shares:
-        raise ValueError("a partition that deals a row to several workers needs a test set of its own")
     else:
         parts, test_parts = deal_and_split(partition, data, workers, test_share, rng)
         test = own_rows(data, test_parts)
