@@ -2,7 +2,8 @@
 
 Each takes labels (rows,), the number of workers and a generator, and returns one array of row numbers per
 worker. The arrays are disjoint and together hold every row; only `label_pairs` deals a row to several
-workers. `by_subject` takes the person of each row instead of its label. The table PARTITIONS is at the end.
+workers, and only `label_shards` may leave rows over. `by_subject` takes the person of each row instead of its
+label. The table PARTITIONS is at the end, and then how rows are kept for testing.
 """
 
 from collections.abc import Callable
@@ -127,6 +128,24 @@ def label_pairs(labels: np.ndarray, workers: int, rng: Rng) -> Parts:
     return [np.flatnonzero(np.isin(labels, pair)) for pair in PAIRS]
 
 
+HANDS = ((1, 18), (4, 7), (6, 15), (8, 11), (5, 9), (13, 19), (0, 14), (12, 17), (3, 10), (2, 16))
+
+
+def label_shards(labels: np.ndarray, workers: int, rng: Rng) -> Parts:
+    """The released code's split of Spambase: rows sorted by label, cut into 20 shards, HANDS[k] to worker k.
+
+    The hands are the same in every run; on Spambase the classes meet in shard 12, which is worker 7's. Shards
+    are of equal size, and up to 19 rows at the end are left over. Nothing is drawn from `rng`: it is
+    `deal_and_split` that shuffles. As that deals training rows and test rows apart, a worker may train on one
+    class and be tested on both.
+    """
+    size = len(labels) // (2 * len(HANDS))
+    if workers != len(HANDS) or not size:
+        raise ValueError(f"label-shards needs 10 workers and 20 rows, got {workers} and {len(labels)}")
+    order = np.argsort(labels[: 2 * len(HANDS) * size], kind="stable")
+    return [np.concatenate([order[i * size : (i + 1) * size] for i in hand]) for hand in HANDS]
+
+
 def by_subject(subject: np.ndarray, workers: int, rng: Rng) -> Parts:
     """One worker per person, in the order of the persons' numbers. Nothing is drawn from `rng`."""
     people = np.unique(subject)
@@ -146,6 +165,7 @@ class Partition(NamedTuple):
     reference: str = "-"
     by: str = "y"  # the column of `Dataset` that it deals by
     shares: bool = False  # may several workers hold a row?
+    splits_first: bool = False  # are training rows and test rows dealt apart?
 
 
 PARTITIONS = {
@@ -158,18 +178,38 @@ PARTITIONS = {
     "label-pairs": Partition(
         label_pairs, "ten fixed pairs of labels, rows shared", "the authors' released code", shares=True
     ),
+    "label-shards": Partition(
+        label_shards,
+        "sorted by label, two fixed pieces for each worker, training and test rows apart",
+        "the authors' released code",
+        splits_first=True,
+    ),
     "by-subject": Partition(by_subject, "one worker per person", "Sec. 5", by="subject"),
 }
 
 
-def deal(partition: Partition, data: Dataset, workers: int, rng: Rng) -> Parts:
-    """The data set's rows, by the column that the partition asks for."""
+def deal(partition: Partition, data: Dataset, workers: int, rng: Rng, rows: np.ndarray | None = None) -> Parts:
+    """Some rows of the data set, all unless told which, by the column that the partition asks for."""
     column = getattr(data, partition.by)
     if column is None:
         raise ValueError(f"the partition deals rows by {partition.by}, but the data have none")
-    if workers > len(column):
-        raise ValueError(f"needs at least one row per worker, got {len(column)} rows for {workers} workers")
-    return partition.deal(column, workers, rng)
+    rows = np.arange(len(column)) if rows is None else rows
+    if workers > len(rows):
+        raise ValueError(f"needs at least one row per worker, got {len(rows)} rows for {workers} workers")
+    return [rows[part] for part in partition.deal(column[rows], workers, rng)]
+
+
+def deal_and_split(
+    partition: Partition, data: Dataset, workers: int, test_share: float, rng: Rng
+) -> tuple[Parts, Parts]:
+    """The training rows and the test rows of each worker."""
+    if partition.splits_first:
+        [train], [test] = split([np.arange(len(data.y))], test_share, rng)
+        return deal(partition, data, workers, rng, train), deal(partition, data, workers, rng, test)
+    parts = deal(partition, data, workers, rng)
+    if partition.shares:
+        raise ValueError("a partition that deals a row to several workers needs a test set of its own")
+    return split(parts, test_share, rng)
 
 
 def split(parts: Parts, test_share: float, rng: Rng) -> tuple[Parts, Parts]:

@@ -3,7 +3,7 @@
     python examples/convex_toy.py
 
 takes seconds, prints a table and draws a picture. This file says from top to bottom what they show. The same
-is tested, with more care about chance, in tests/test_theory.py and tests/test_convex_toy.py.
+is tested, with more care about chance, in tests/test_theory.py, test_theorem_1.py and test_convex_toy.py.
 """
 
 import io
@@ -91,7 +91,8 @@ def bound(X: np.ndarray) -> float:
 
 
 # THE GAME is Algorithm 1 as it stands in `algorithm.round_`; nothing in it is special to the toy. The points
-# are drawn independently in each round, so that the gradients are unbiased (Assumption 3).
+# are drawn independently in each round, with replacement, so that the gradients are unbiased (Assumption 3);
+# the experiments draw without replacement, and there they are not.
 
 
 def play(rule: str, attack: str, attackers: int, seed: int, run: int) -> Iterator[algorithm.Round]:

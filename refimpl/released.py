@@ -2,8 +2,18 @@
 
 Each difference is an entry of DIFFERENCES at the end, to be tried alone or with others: `round_` is
 `algorithm.round_` with those that are switched on. The facts were read off github.com/cbhowmic/ResilientP2P;
-its three tasks differ among themselves, see `differences_of`. Not taken over: there an epoch ends when the
-worker with the fewest rows has read them once, here when all have read as many rows as they hold together.
+its three tasks differ among themselves, see `differences_of`. Not taken over, as each is outside of a round:
+
+- An epoch ends there when the worker with the fewest rows has read them once, here when all have read as many
+  rows as they hold together: on HAR after 21 and 26 rounds. The workers before that one in the order of their
+  numbers have then taken a local step more, and are evaluated without aggregating it (HAR and MNIST).
+- The last batch of a pass is short: on Spambase 8 rows, after 18 batches of 20.
+- A loss that is NaN skips the worker's step. A message with a NaN makes every receiver's model NaN, as 0 times
+  NaN is NaN.
+- The initial networks are the same in every run, as torch's seed is fixed.
+- The losses that it plots are sums of the batches' means over the number of rows: the mean loss, divided by the
+  batch size.
+- HAR and MNIST have an attack that flips labels, of which the paper reports nothing.
 """
 
 import itertools
@@ -233,7 +243,11 @@ DIFFERENCES = {
         model=sigmoid_outputs,
     ),
     "raw-features": Difference("features are not scaled", ("spambase",), {"features": "raw"}),
-    "label-shards": Difference("sorted by label, two pieces each", ("spambase",), {"partition": "shards"}),
+    "label-shards": Difference(
+        "sorted by label, two fixed pieces each, training and test rows apart",
+        ("spambase",),
+        {"partition": "label-shards"},
+    ),
     "adam": Difference("Adam, 0.005", ("spambase",), {"optimizer": "adam", "lr": 0.005}),
     "label-pairs": Difference(
         "ten fixed pairs of labels, rows shared",

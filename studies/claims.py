@@ -11,6 +11,9 @@ adaptive was run with. "Significant" is by a paired t-test over the seeds that a
 `local`, which it leaves out, stands beside them. A rule that scores no models does not depend on the risk, and
 without an attack nothing depends on the number of attackers: such runs count for every setting that they belong
 to.
+
+The training loss is the highest of the normal workers', over all their local data, mean over the seeds. The
+released code plots the mean over an epoch's batches instead, and divides it by the batch size.
 """
 
 import argparse
@@ -21,12 +24,14 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from scipy.stats import rankdata
 
 from refimpl.aggregate import RULES
 from refimpl.attacks import ATTACKS
 from refimpl.experiments import results
 from refimpl.experiments.config import Config
 from refimpl.experiments.options import Parser
+from refimpl.experiments.presets import ACCURACY, LOSS
 from refimpl.experiments.results import SETTING, Results, describe_versions, protocol
 from refimpl.experiments.statistics import interval, level_with
 from refimpl.experiments.tables import WIDTH
@@ -39,6 +44,7 @@ BASELINES = ("average", "median", "trimmed-mean", "medoid", "krum")
 CLOSE = 0.05  # accuracies that differ by no more are comparable
 GUESSING = {"har": 1 / 6}  # the accuracy of a guess; below twice that a rule has failed to learn
 ATTACKED = ("sign-flip", "arbitrary", "foe", "alie")
+OPPOSED = -0.5  # rank correlations from here down are a trend
 Numbers = dict[str, dict[int, float]]  # by rule and seed
 
 # Read off the supplement's figures by eye, to about 0.03: adaptive, then BASELINES.
@@ -57,13 +63,15 @@ FIGURES: dict[tuple[str, int], dict[str, tuple[str, ...]]] = {  # by task and nu
     },
     ("mnist", 3): {"none": ("1.0", "0.45", "1.0", "0.45", "near 0", "near 0")},
 }
+UNREAD = "Figures 1 (har, 13 attackers) and 2 (mnist under attack), and the training losses (D1 to D4)"
 
 
 class Setting(NamedTuple):
     """Runs that differ in rule, attack and seed only."""
 
     config: Config
-    columns: dict[str, Numbers]  # by attack
+    columns: dict[str, Numbers]  # accuracies, by attack
+    losses: dict[str, Numbers]  # likewise
     caption: str  # what the runs have in common
     source: str  # the files that they are in, and by how many versions of the code they are
 
@@ -98,17 +106,22 @@ def order(s: Setting) -> tuple[Any, ...]:
 
 def setting(c: Config, files: dict[str, Results]) -> Setting:
     """The setting of configuration c, with the numbers of all runs that belong to it. Raises ValueError."""
-    columns: dict[str, Numbers] = {}
     used = {name: [run for run in runs if belongs(run.config, c)] for name, runs in files.items()}
     found = [run for runs in used.values() for run in runs]
     results.need_same(found, ["data"])
-    for run in found:
-        numbers = columns.setdefault(run.config.attack, {}).setdefault(run.config.rule, {})
-        numbers[run.config.seed] = run.last("worst_own")
-    columns = {attack: columns[attack] for attack in ATTACKS if attack in columns}
     configs = [run.config for runs in files.values() for run in runs]
     source = "; ".join([", ".join(name for name in used if used[name]), *describe_versions(found)])
-    return Setting(c, columns, caption(c, configs), source)
+    return Setting(c, *(by_attack(found, m) for m in (ACCURACY, LOSS)), caption(c, configs), source)
+
+
+def by_attack(runs: Results, measure: str) -> dict[str, Numbers]:
+    """A number of each run that has it, by attack, rule and seed."""
+    found: dict[str, Numbers] = {}
+    for run in runs:
+        if measure in run.history:
+            numbers = found.setdefault(run.config.attack, {}).setdefault(run.config.rule, {})
+            numbers[run.config.seed] = run.last(measure)
+    return {attack: found[attack] for attack in ATTACKS if attack in found}
 
 
 def belongs(run: Config, c: Config) -> bool:
@@ -197,7 +210,31 @@ def comparable_on_mnist(s: Setting) -> str | None:
     return f"{'No' if far else 'Yes'}: {'; '.join(cells)}."
 
 
-CLAIMS = (best, kept, others_fail, comparable_on_mnist)
+def loss_follows(s: Setting) -> str | None:
+    """The training loss follows the test accuracy: ranked by either, the rules come in opposite orders."""
+    found = {attack: value for attack in s.columns if (value := rank_correlation(s, attack)) is not None}
+    if not found:
+        return None
+    opposed = [attack for attack, value in found.items() if value <= OPPOSED]
+    answer = "Yes" if len(opposed) == len(found) else "In part" if opposed else "No"
+    each = ", ".join(f"{value:+.2f} {attack}" for attack, value in found.items())
+    return f"{answer}: rank correlation {each}."
+
+
+def rank_correlation(s: Setting, attack: str) -> float | None:
+    """Spearman's, of accuracy and loss over the paper's rules; None if fewer than four were run."""
+    accuracy, losses = compared(s, attack), s.losses.get(attack, {})
+    rules = [rule for rule in accuracy if accuracy[rule].keys() <= losses.get(rule, {}).keys()]
+    if len(rules) < 4:
+        return None
+    ranks = [
+        rankdata([mean(accuracy[rule]) for rule in rules]),
+        rankdata([mean({seed: losses[rule][seed] for seed in accuracy[rule]}) for rule in rules]),
+    ]
+    return float(np.corrcoef(*ranks)[0, 1]) if all(np.ptp(some) for some in ranks) else 0.0
+
+
+CLAIMS = (best, kept, others_fail, comparable_on_mnist, loss_follows)
 
 
 def judged(s: Setting, attack: str) -> Numbers:
@@ -322,6 +359,17 @@ def beside(settings: list[Setting], task: str, attackers: int, markdown: bool) -
     return table(rows, markdown)
 
 
+def losses(s: Setting, markdown: bool) -> str:
+    """A table of the training losses of the rules and of `local`, means over all seeds, and the correlation."""
+    rules = ("adaptive", *BASELINES, "local")
+    rows = [["attack", *rules, "rank corr."]]
+    for attack, column in s.losses.items():
+        value = rank_correlation(s, attack)
+        cells = [f"{mean(column[rule]):.2f}" if rule in column else "-" for rule in rules]
+        rows.append([attack, *cells, "-" if value is None else f"{value:+.2f}"])
+    return table(rows, markdown)
+
+
 def main(argv: list[str] | None = None) -> int:
     p = Parser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("files", nargs="*", type=Path, help="CSV files of runs (docs/results)")
@@ -340,6 +388,11 @@ def main(argv: list[str] | None = None) -> int:
     for task, attackers in FIGURES:
         heading = f"Read off the paper's figures, to about 0.03, and ours: {task}, {attackers} attackers"
         print(f"\n{heading}\n\n{beside(settings, task, attackers, options.markdown)}")
+    print("", indented(f"Not read off: {UNREAD}.", ""), sep="\n")
+    for i, s in enumerate(settings, start=1):
+        if any(rank_correlation(s, attack) is not None for attack in s.columns):
+            heading = indented(f"[{i}] {s.caption}: highest training loss", "")
+            print("", heading, "", losses(s, options.markdown), sep="\n")
     return 0
 
 

@@ -153,6 +153,29 @@ def test_figures_stand_beside_ours(tmp_path):
     assert lines[i + 1] == ["[1]", "0.60±1.27", "-", "-", "-", "-", "0.30"]
 
 
+@pytest.mark.parametrize(
+    ("losses", "answer"),
+    [
+        ((0.1, 0.2, 0.3, 0.4), "Yes: rank correlation -1.00 foe."),
+        ((0.4, 0.3, 0.2, 0.1), "No: rank correlation +1.00 foe."),
+        ((0.1, 0.3, 0.2, 400), "Yes: rank correlation -0.80 foe."),  # of the ranks, whatever the size
+        ((0.1, 0.1, 0.1, 0.1), "No: rank correlation +0.00 foe."),
+        ((0.1, 0.2, 0.3), None),  # three rules have no trend
+    ],
+)
+def test_the_loss_follows_the_accuracy_if_the_ranks_are_opposed(tmp_path, losses, answer):
+    rules = dict(zip(("adaptive", "krum", "median", "average"), (0.9, 0.8, 0.7, 0.6)))
+    lines = [
+        replace(run, history=run.history | {"highest_loss": [loss]})
+        for (rule, worst), loss in zip(rules.items(), losses)
+        for run in rows("har", "foe", {rule: [worst]})
+    ]
+    (setting,) = settings_of(tmp_path, lines)
+    assert claims.loss_follows(setting) == answer
+    table = claims.losses(setting, markdown=False).splitlines()
+    assert f"{losses[0]:.2f}" in table[1]
+
+
 def of_many_kinds():
     rates = [(0.001, "two-labels"), (0.02, "two-labels"), (0.001, "label-pairs")]
     mnist = [

@@ -49,7 +49,7 @@ def test_initial_parameters_differ_by_worker_and_fill_the_fan_in_range():
 @pytest.mark.parametrize(
     ("sizes", "batch", "rounds"), [([40], 20, 2), ([41], 20, 3), ([10, 90], 20, 3), ([3], 20, 1)]
 )
-def test_an_epoch_reads_the_average_workers_data_once(sizes, batch, rounds):
+def test_an_epoch_reads_as_many_rows_as_all_workers_hold(sizes, batch, rounds):
     assert draws.rounds_per_epoch(sizes, batch) == rounds
 
 

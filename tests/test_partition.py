@@ -7,14 +7,16 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from data_loaders import Dataset
+from data_loaders import Dataset, spambase
 from data_loaders.partition import (
     PARTITIONS,
     by_subject,
     deal,
+    deal_and_split,
     draw_pairs,
     iid,
     label_pairs,
+    label_shards,
     nonuniform,
     shards,
     split,
@@ -158,6 +160,42 @@ def test_label_pairs_needs_ten_of_both(classes, n):
         label_pairs(np.arange(50) % classes, n, generator(0))
 
 
+def hand(i, left):
+    """The released code's draw for worker i, of the shards that are left."""
+    return sorted(np.random.RandomState(i).choice(left, 2, replace=False))
+
+
+def test_label_shards_are_dealt_as_the_released_code_deals_them():
+    left = list(range(20))
+    parts = label_shards(np.repeat(np.arange(20), 3), 10, generator(0))
+    for i, part in enumerate(parts):
+        shards_of_i = hand(i, left)
+        assert part.tolist() == [3 * shard + j for shard in shards_of_i for j in range(3)]
+        left = [shard for shard in left if shard not in shards_of_i]
+
+
+class TheirShuffle:
+    """The order of all rows with seed 0 of pandas' `sample`; the released code tests on the last 920."""
+
+    def permutation(self, rows):
+        return np.roll(np.random.RandomState(0).permutation(len(rows)), 920)
+
+
+def test_in_the_released_split_worker_7_trains_on_one_class_and_is_tested_on_both():
+    data = spambase.load(None)
+    train, test = deal_and_split(PARTITIONS["label-shards"], data, 10, 0.2, TheirShuffle())
+    assert [len(part) for part in train] == [368] * 10
+    assert [len(part) for part in test] == [92] * 10
+    assert len(np.unique(np.concatenate([*train, *test]))) == 4600  # of 4601
+    assert (data.y[train[7]].sum(), data.y[test[7]].sum()) == (368, 62)
+
+
+@pytest.mark.parametrize(("rows", "n"), [(100, 9), (100, 11), (19, 10)])
+def test_label_shards_needs_ten_workers_and_twenty_rows(rows, n):
+    with pytest.raises(ValueError, match=f"^label-shards needs 10 workers and 20 rows, got {n} and {rows}$"):
+        label_shards(np.zeros(rows, int), n, generator(0))
+
+
 @given(labels(), seeds)
 def test_by_subject_gives_each_worker_one_person(subject, seed):
     people = np.unique(subject)
@@ -186,7 +224,7 @@ def test_same_seed_same_parts_and_the_labels_are_left_alone(name, seed):
 def test_another_seed_other_parts_where_something_is_drawn(name):
     y = np.arange(2400) % 10
     a, b = (PARTITIONS[name].deal(y, 10, generator(seed)) for seed in (0, 1))
-    assert same(a, b) == (name in ("label-pairs", "by-subject"))
+    assert same(a, b) == (name in ("label-pairs", "label-shards", "by-subject"))
 
 
 @pytest.mark.parametrize("name", PARTITIONS)
@@ -201,6 +239,7 @@ DIGESTS = {  # of the deal of 2400 rows of ten labels to ten workers, seed 0
     "shards": "77f54c862cfc30dd",
     "two-labels": "1ad206649c350341",
     "label-pairs": "db81f1b5997e7d8c",
+    "label-shards": "825092ca22edf2dc",
     "by-subject": "fb02038621b1282c",
 }
 

@@ -13,6 +13,7 @@ from refimpl import aggregate, algorithm, draws, layers, methods, released, trai
 from refimpl.engine import Engine
 from refimpl.experiments import cli, grid, tasks
 from refimpl.experiments.options import parse
+from refimpl.experiments.results import protocol
 from refimpl.fast import engine as fast
 
 BATCH = np.arange(35).reshape(7, 5) % 4
@@ -220,7 +221,13 @@ def config(task, options):
 
 def test_the_protocol_is_all_differences_of_the_task():
     c = config("spambase", "--protocol released")
-    assert (c.risk, c.optimizer, c.lr, c.features, c.partition) == ("batch", "adam", 0.005, "raw", "shards")
+    assert (c.risk, c.optimizer, c.lr, c.features, c.partition) == (
+        "batch",
+        "adam",
+        0.005,
+        "raw",
+        "label-shards",
+    )
     assert set(released.DIFFERENCES) - set(c.released) == {"small-tensor-signals", "label-pairs"}
     har = config("har", "--protocol released")
     assert (har.risk, har.optimizer, har.lr, har.partition) == ("batch", "sgd", 0.01, "by-subject")
@@ -243,6 +250,12 @@ def test_differences_that_contradict_each_other_are_refused(names):
             ValueError, match=r"adam twice|contradict each other in partition|unknown difference 'eve'"
         ):
             ask(names)
+
+
+def test_earlier_results_with_another_split_are_told_from_todays():
+    """Files of 0.1 have the partition `shards` with `label-shards`: they are still read, and say so."""
+    c = config("spambase", "--protocol released --partition shards")
+    assert protocol(c) == "protocol released but partition shards"
 
 
 def test_differences_reach_the_engine_and_the_network():

@@ -1,8 +1,9 @@
-"""The paper's theory, run: supplement A (the weights), B.1 (Lemma 1), B.2 (the steps of Theorem 1).
+"""The paper's theory, run: supplement A (the weights), B.1 (Lemma 1), B.2 (the steps of Theorem 1), Sec. 3.
 
 The proofs take expectations early. Here each step is tested on every path, which implies it in expectation
-and is safer: the weights, the risks and the set N_k^+ depend on the same samples. Theorem 1's limit, a
-statement about averages, is in test_convex_toy.py.
+and is safer: the weights, the risks and the set N_k^+ depend on the same samples. Theorem 1 itself is in
+test_theorem_1.py, round by round, and its limit in test_convex_toy.py. At the end are the assumptions, which
+the paper's own networks do not meet, and the cost.
 """
 
 import math
@@ -16,9 +17,10 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from numpy.testing import assert_allclose, assert_array_equal
+from problems import MODEL, initial, setting
 from scipy.optimize import minimize
 
-from refimpl import aggregate, models
+from refimpl import aggregate, algorithm, draws, models
 from refimpl.arrays import quiet
 
 positive_risks = st.lists(strategies.positive, min_size=1, max_size=8).map(np.array)
@@ -192,6 +194,23 @@ def test_the_lines_between_expectations_in_the_proof_of_lemma_1_are_wrong_and_it
     assert first < third < second - 0.4
 
 
+def test_lemma_1_is_lost_in_expectation_with_the_risk_on_the_batch():
+    """Rows 0 with probability 0.6, 10 with 0.4; the receiver steps from its optimum, the neighbour sends 0.
+
+    On a row at 0 the neighbour's model has no risk, and gets all the weight: E[gap] is 4.84, the mean of the
+    models' E[gap] 4.06. With the weights of r_k itself the lemma holds.
+    """
+    gap = lambda w: (w - 4) ** 2 / 2
+    after, mean, by_r_k = 0.0, 0.0, 0.0
+    for x, p in ((0.0, 0.6), (10.0, 0.4)):
+        W = np.array([4 - 0.1 * (4 - x), 0.0])  # Eq. (2) with mu = 0.1
+        c = aggregate.inverse_risk_weights((W - x) ** 2 / 2)
+        after, mean = after + p * gap(c @ W), mean + p * gap(W).mean()
+        by_r_k += p * gap(aggregate.inverse_risk_weights(gap(W) + 12) @ W)
+    assert (after, mean) == pytest.approx((4.84, 4.06), abs=0.005)
+    assert by_r_k < mean
+
+
 @given(st.integers(1, 5).flatmap(lambda n: hnp.arrays(float, (4, n), elements=strategies.positive)))
 def test_the_harmonic_mean_is_concave(r):
     assert at_most(
@@ -280,3 +299,90 @@ def test_without_convexity_a_message_that_passes_can_hurt():
     c = aggregate.adaptive_weights(r, 0)
     assert_array_equal(c, [0.5, 0.5])
     assert model.risk(aggregate.combine(c, W), X, y) == pytest.approx(math.log(2))
+
+
+# --- Sec. 3: the assumptions and the cost -------------------------------------------------------------------
+
+NETWORKS = {"mlp": (models.mlp([3, 4, 2]), "b2"), "cnn": (models.cnn(8, (1, 1, 1), 2, 3), "b5")}
+
+
+@pytest.mark.parametrize("network", NETWORKS)
+@pytest.mark.parametrize("seed", range(3))
+def test_no_softmax_network_meets_assumption_1(network, seed):
+    """A number added to all of the last biases changes neither the risk nor its gradient, wherever one is.
+
+    So the Hessian maps that direction to 0, and m I <= Hessian holds for no m > 0, at no point.
+    """
+    model, last = NETWORKS[network]
+    rng = np.random.default_rng(seed)
+    w = rng.normal(size=model.layout.size)
+    X, y = rng.normal(size=(5, *model.sample)), rng.integers(0, 2, 5)
+    moved = w.copy()
+    model.layout.views(moved)[last][...] += rng.uniform(-10, 10)
+    assert model.risk(moved, X, y) == pytest.approx(model.risk(w, X, y), rel=1e-12, abs=1e-12)
+    assert_allclose(model.gradient(moved, X, y), model.gradient(w, X, y), atol=1e-12)
+
+
+def test_the_network_of_zeros_is_a_saddle_against_assumption_1():
+    """With two classes of one size its gradient is 0, and as near as one likes are smaller risks and larger."""
+    model, X, y = models.mlp([1, 2, 2]), np.array([[-1.0], [1.0]]), np.array([0, 1])
+    w = np.zeros(model.layout.size)
+    assert_array_equal(model.gradient(w, X, y), 0)
+    for size in (1e-1, 1e-3):
+        right, wrong = np.zeros((2, len(w)))
+        for v, sign in ((right, 1), (wrong, -1)):
+            views = model.layout.views(v)
+            views["W1"][...], views["W2"][...] = [[size, -size]], [[0, sign * size], [sign * size, 0]]
+        assert model.risk(right, X, y) < model.risk(w, X, y) < model.risk(wrong, X, y)
+
+
+@pytest.mark.parametrize("step", [1e-3, 1e-6, 1e-9])
+def test_at_a_kink_of_relu_the_gradient_jumps_against_assumption_2(step):
+    """One hidden unit, one row: across the kink the gradient moves by 0.7, however short the way."""
+    model = models.mlp([1, 1, 2])
+    below, above = (np.zeros(model.layout.size) for _ in range(2))
+    for w, bias in ((below, -step), (above, step)):
+        views = model.layout.views(w)
+        views["b1"][...], views["W2"][...] = bias, [[1, 0]]
+    X, y = np.ones((1, 1)), np.array([0])
+    jump = np.linalg.norm(model.gradient(above, X, y) - model.gradient(below, X, y))
+    assert jump == pytest.approx(math.sqrt(0.5), abs=0.01)
+    assert jump / np.linalg.norm(above - below) > 0.3 / step
+
+
+def test_without_replacement_a_gradient_is_biased_against_assumption_3():
+    """Given the rounds before, an epoch's last batch is what they left over: the same row for certain.
+
+    Its gradient is that row's, not r_k's. The toys draw with replacement, as the assumption asks.
+    """
+    x = np.array(
+        [0.0, 0.0, 0.0, 10.0]
+    )  # l(w; x) = (w - x)^2 / 2, so the gradient is w - x and r_k's is w - 2.5
+    for seed in range(20):
+        *before, last = draws.batches([4], 1, 4, np.random.default_rng(seed))[:, 0, 0]
+        assert {*before, last} == {0, 1, 2, 3}
+        assert x[last] == x.sum() - x[before].sum()
+        assert x[last] != x.mean()
+
+
+@pytest.mark.parametrize("risk", ["local", "batch"])
+@pytest.mark.parametrize("neighbours", [2, 4, 7])
+def test_an_aggregation_step_reads_each_neighbours_model_once_for_each_row(neighbours, risk):
+    """O(d |N_k|), the paper's cost, is that of the batch risk; with r_k as defined it is O(d |N_k| |S_k|).
+
+    Counted are the rows on which a model is scored, not seconds: a row costs as many products as there are
+    parameters in the layers.
+    """
+    counted = []
+
+    class Counting:
+        layout = MODEL.layout
+
+        def risk(self, w, X, y):
+            counted.append(len(y))
+            return MODEL.risk(w, X, y)
+
+    s = setting(risk=risk)._replace(model=Counting(), graph=np.ones((neighbours, neighbours), bool))
+    rows = np.array([0, 3, 1])
+    algorithm.aggregation_step(s, 0, initial(neighbours), rows)
+    assert counted == [len(s.y[0]) if risk == "local" else len(rows)] * neighbours

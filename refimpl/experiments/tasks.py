@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from data_loaders import Dataset, checked, digits, har, mnist, spambase
-from data_loaders.partition import PARTITIONS, Partition, Parts, deal, split
+from data_loaders.partition import PARTITIONS, Partition, Parts, deal, deal_and_split
 from refimpl import draws, graphs, methods, models
 from refimpl.algorithm import Setting
 from refimpl.arrays import Array
@@ -193,13 +193,11 @@ def build_data(
 ) -> tuple[Parts, Parts, HeldOut]:
     """Loads the data, deals the rows to the workers, keeps some for testing, scales the features."""
     data, rng = _load(load, data_dir), draws.stream(seed, "partition")
-    parts = deal(partition, data, workers, rng)
     if data.X_test is not None and data.y_test is not None:
+        parts = deal(partition, data, workers, rng)
         test = HeldOut(data.X_test, data.y_test, own_labels(data.y_test, data.y, parts))
-    elif partition.shares:
-        raise ValueError("a partition that deals a row to several workers needs a test set of its own")
     else:
-        parts, test_parts = split(parts, test_share, rng)
+        parts, test_parts = deal_and_split(partition, data, workers, test_share, rng)
         test = own_rows(data, test_parts)
     scale = scaling.fit(data.X[np.concatenate(parts)])
     X = scale(data.X)

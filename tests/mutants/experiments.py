@@ -418,6 +418,12 @@ MUTANTS = [
      dealt("published_partitions_keep_their_rows", name="two-labels")),
     ("label pairs of the other order", P, "label-pairs", entry("deal", lambda f: lambda *a: f(*a)[::-1]),
      dealt("published_partitions_keep_their_rows", name="label-pairs")),
+    ("label shards are the shards of others", P, "label-shards", entry("deal", lambda f: partition.shards),
+     dealt("published_partitions_keep_their_rows", name="label-shards")),
+    ("hands in another order", partition, "HANDS", lambda hands: hands[::-1],
+     dealt("label_shards_are_dealt_as_the_released_code_deals_them")),
+    ("training and test rows are not dealt apart", P, "label-shards", entry("splits_first", lambda _: False),
+     dealt("in_the_released_split_worker_7_trains_on_one_class_and_is_tested_on_both")),
     ("persons from the last", P, "by-subject", entry("deal", lambda f: lambda *a: f(*a)[::-1]),
      dealt("published_partitions_keep_their_rows", name="by-subject")),
     # --- Reports and the command line
