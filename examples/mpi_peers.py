@@ -355,9 +355,12 @@ def main(argv: list[str] | None = None) -> int:
     try:
         with threadpool_limits(1):  # as a run in one process has it
             run(comm, config, args, share)
+    except OSError as error:
+        process.say(f"mpi_peers.py: {process.reason(error)}")
+        comm.Abort(1)  # or the others would wait for us
     except Exception:
         traceback.print_exc()
-        comm.Abort(1)  # or the others would wait for us
+        comm.Abort(1)
     return 0
 
 

@@ -54,6 +54,6 @@ def main(epochs: int = 200) -> np.ndarray:  # 200: the x axis of Fig. 3
 
 
 if __name__ == "__main__":
-    if any(not argument.isdigit() for argument in sys.argv[1:]):
+    if len(sys.argv) > 2 or not all(map(str.isdecimal, sys.argv[1:])):
         sys.exit(__doc__)
     main(*map(int, sys.argv[1:]))

@@ -60,10 +60,11 @@ def find(name: str, differences: Differences = (), plain: bool = False) -> Metho
     """
     if name not in names():
         raise ValueError(f"unknown rule {name!r}, choose from {', '.join(names())}")
-    released.require_compatible(differences)
+    if differences:  # without them, no run enters the module of the released code
+        released.require_compatible(differences)
     in_round = tuple(difference for difference in differences if DIFFERENCES[difference].in_round)
     method = of_rule(name, in_round, plain) if name in RULES else of_system(name, in_round, plain)
-    if not differences:  # then no run enters the module of the released code
+    if not differences:
         return method
     network = partial(changed_network, differences=differences)
     return method._replace(network=network, modules=(*method.modules, "refimpl.released"))

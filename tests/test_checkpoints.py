@@ -96,6 +96,11 @@ def test_a_damaged_checkpoint_is_set_aside(content, whole, tmp_path, capsys):
     assert result_of(path) == result_of(whole)
 
 
+def test_a_pipe_in_the_place_of_a_checkpoint_is_not_waited_for(tmp_path):
+    os.mkfifo(tmp_path / ".run.checkpoint")
+    assert checkpoints.load(tmp_path / ".run.checkpoint", np) is None
+
+
 def test_a_checkpoint_of_other_options_or_code_is_not_found(monkeypatch, tmp_path):
     here = checkpoints.path_of(grid.path_of(config(), tmp_path))
     assert checkpoints.path_of(grid.path_of(dataclasses.replace(config(), lr=0.02), tmp_path)) != here

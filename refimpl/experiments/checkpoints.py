@@ -62,7 +62,7 @@ def packed(progress: train.Progress) -> bytes:
 
 def load(path: Path, xp: ModuleType) -> train.Progress | None:
     """The progress of the run, or None. A file that can't be read is set aside."""
-    if not path.exists():
+    if not path.is_file():  # a pipe would keep us waiting
         return None
     try:
         with np.load(io.BytesIO(path.read_bytes()), allow_pickle=False) as file:

@@ -198,9 +198,10 @@ def aggregated(p: Plan, group: Group, M: Array, r: Array | None, finite: bool, W
         combine_into(c, M, finite, W, group.receivers, group.receiver_slice)
         return c
     weights = []  # of a user's own rule: as in the specification, on a copy, which it may write to
-    for (i, j), own in np.ndenumerate(to_host(group.own)):
-        heard, k = M[i].copy(), group.receivers[i, j]
-        made = rule.compute(heard, None if r is None else r[i, j], int(own), f)
-        W[k] = combine(made, heard) if rule.weighs else made
+    own, receivers = to_host(group.own), to_host(group.receivers)
+    for i, j in np.ndindex(*own.shape):
+        heard = M[i].copy()
+        made = rule.compute(heard, None if r is None else r[i, j], int(own[i, j]), f)
+        W[int(receivers[i, j])] = combine(made, heard) if rule.weighs else made
         weights += [made] if rule.weighs else []
     return module_of(M).stack(weights).reshape(*group.receivers.shape, -1) if weights else None
