@@ -14,7 +14,7 @@ from refimpl.aggregate import RULES
 from refimpl.fast import engine, networks, plan
 from refimpl.fast.parallel import threads
 
-TOLERANCE = {"float64": 1e-10, "float32": 1e-6}
+TOLERANCE = {"float64": 1e-12, "float32": 1e-6}
 # No decision is within ten times that of another; by the choice of seeds, within fifty times in float32.
 CLEAR = {"float64": 1e-9, "float32": 1e-7}
 HAR, SPAMBASE = models.mlp([561, 100, 6]), models.mlp([57, 20, 2])

@@ -69,16 +69,22 @@ def test_carried_rounds_of_any_size_are_the_specifications(data):
         assert_same_runs(s, initial(s), data.draw(st.integers(0, 1000)), 6, 1e-8)
 
 
+HIDDEN_BIAS = MODELS["mlp"].layout.fields[1].offset
+
+
 @quiet
-@pytest.mark.parametrize("value", [np.nan, np.inf, -1e308])
+@pytest.mark.parametrize(("value", "entry"), [(np.nan, 3), (np.inf, 3), (-1e308, 3), (-np.inf, HIDDEN_BIAS)])
 @pytest.mark.parametrize("rule", ["adaptive", "inverse-risk"])
-def test_nothing_is_carried_over_from_what_is_not_finite(rule, value):
-    """Of a message, or of its products, which the next round would multiply by a weight of 0."""
+def test_nothing_is_carried_over_from_what_is_not_finite(rule, value, entry):
+    """Of a message, or of its products, which the next round would multiply by a weight of 0.
+
+    ReLU hides a bias of -infinity: its risk is finite, and yet it is not trusted.
+    """
     attack = ATTACKS["foe"]
 
     def now_and_then(own, honest, signals):
         sent = attack.send(own, honest, signals).copy()
-        sent[..., 3] = value if int(abs(honest).sum() * 1e6) % 2 == 0 else sent[..., 3]
+        sent[..., entry] = value if int(abs(honest).sum() * 1e6) % 2 == 0 else sent[..., entry]
         return sent
 
     s = setting(rule=rule, attack="foe")
@@ -216,6 +222,8 @@ def test_small_gains_and_large_matrices_are_not_worth_it():
     rows, h, N, p, B = sum(ROWS), 5, 7, 4, 3
     with mock.patch.object(plan, "CARRIED", rows * max(rows, N * max(h, B)) - 1):
         assert not engine.plan(s).carries
+    with mock.patch.object(plan, "CARRIED", rows * N * 40 - 1):
+        assert not engine.plan(s._replace(batch_size=40)).carries
     with mock.patch.object(plan, "WORTH", p / (N + B)):
         assert engine.plan(s).carries
     with mock.patch.object(plan, "WORTH", 1.01 * p / (N + B)):

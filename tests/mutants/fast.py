@@ -10,6 +10,7 @@ from mutants.common import entry, killer
 from refimpl import attacks, layers, models
 from refimpl.aggregate import RULES
 from refimpl.arrays import quiet
+from refimpl.audit.variants.rules import by_gram
 from refimpl.fast import conv_pool, distances, engine, networks, parallel, plan, released, risks, rules
 
 whole, many, near, pooled, twin = map(killer, ("engine", "networks", "distances", "conv_pool", "fast_rules"))
@@ -359,7 +360,8 @@ MUTANTS = [
             f(self, M, carried, None if bound is None else bound / 2)),
      carried_rounds("adaptive", "alie")),
     ("what is not finite is carried", E, "all_finite", lambda f: lambda W: True,
-     carry("nothing_is_carried_over_from_what_is_not_finite", rule="inverse-risk", value=-1e308)),
+     carry("nothing_is_carried_over_from_what_is_not_finite", rule="inverse-risk", value=-1e308, entry=3),
+     carry("nothing_is_carried_over_from_what_is_not_finite", rule="adaptive", value=-np.inf, entry=20)),
     ("a run may go on after any round", E, "from_scratch", lambda f: lambda t: True,
      carry("a_run_that_was_stopped_goes_on_to_the_same_bytes", attack="alie")),
     # --- Rules
@@ -411,8 +413,7 @@ MUTANTS = [
      near("distances_by_products_are_those_by_differences", what="clusters", d=600, dtype="float64")),
     ("equal rows by their first entries", D, "different",
      lambda f: lambda V: f(V[:, :16]), near("distances_of_models_that_begin_alike")),
-    ("distances by the plain Gram identity", D, "by_products",
-     lambda f: lambda W: (W**2).sum(-1)[..., None] + (W**2).sum(-1)[..., None, :] - 2 * W @ W.swapaxes(-1, -2),
+    ("distances by the plain Gram identity", D, "by_products", lambda f: quiet(by_gram),
      near("distances_between_models_that_agree_to_ten_digits_far_from_the_origin", products=True)),
     ("products that float64 can still square", D, "between",
      lambda f: lambda V: f(V.astype("float64")),
