@@ -27,15 +27,17 @@ audit/        judges somebody else's implementation
 vectors/      numbers for ports to other languages, and the check of a port's answers
 """
 
+import importlib
 from typing import Any
 
 __version__ = "0.1.0"
+ON_DEMAND = {
+    "run": "refimpl.experiments.api"
+}  # whoever takes a rule from the specification imports nothing else
 
 
-def __getattr__(name: str) -> Any:
-    """`refimpl.run`, which imports the experiments only when it is asked for."""
-    if name != "run":
-        raise AttributeError(f"module 'refimpl' has no attribute {name!r}")
-    from refimpl.experiments.api import run
-
-    return run
+def __getattr__(attribute: str) -> Any:
+    """`refimpl.run`, from the part of the package that it stands in."""
+    if attribute not in ON_DEMAND:
+        raise AttributeError(f"module 'refimpl' has no attribute {attribute!r}")
+    return getattr(importlib.import_module(ON_DEMAND[attribute]), attribute)

@@ -72,11 +72,6 @@ def alie_z(n: int, f: int) -> float:
     return float(ndtri((h - s) / h)) if h > s else 0.0
 
 
-def z_of(own: Array, honest: Array) -> float:
-    """`alie_z` for as many attackers and honest workers as there are models of theirs."""
-    return alie_z(own.shape[0] + honest.shape[0], own.shape[0])
-
-
 class Attack(NamedTuple):
     """An entry of ATTACKS."""
 
@@ -114,7 +109,9 @@ ATTACKS = {
         one_message=True,
     ),
     "alie": Attack(
-        lambda own, honest, signals: a_little_is_enough(honest, z_of(own, honest)),
+        lambda own, honest, signals: a_little_is_enough(
+            honest, alie_z(own.shape[0] + honest.shape[0], own.shape[0])
+        ),
         "the honest models' mean minus z standard deviations",
         "Baruch et al. 2019",
         "alie (A Little Is Enough)",
@@ -122,7 +119,9 @@ ATTACKS = {
         one_message=True,
     ),
     "alie-corrupted": Attack(
-        lambda own, honest, signals: a_little_is_enough_corrupted(own, z_of(own, honest)),
+        lambda own, honest, signals: a_little_is_enough_corrupted(
+            own, alie_z(own.shape[0] + honest.shape[0], own.shape[0])
+        ),
         "the attackers' own models' mean minus z standard deviations",
         "Baruch et al. 2019, Algorithm 3",
         "alie-corrupted (of the attackers' models)",
