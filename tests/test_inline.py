@@ -9,9 +9,9 @@ import inline
 
 
 def test_the_page_holds_the_port_as_it_is():
-    """If not: python examples/port/inline.py."""
     page = inline.PAGE.read_text(encoding="utf-8")
-    assert page == inline.inlined(page, inline.PORT.read_text(encoding="utf-8"))
+    same = page == inline.inlined(page, inline.PORT.read_text(encoding="utf-8"))
+    assert same, "resilient.js has changed: run python examples/port/inline.py"
 
 
 def test_another_port_takes_the_place_of_the_first():
