@@ -18,12 +18,12 @@ def split(text: str, name: str) -> tuple[str, str, str]:
 
 def read_block(page: Path, name: str) -> str:
     """The text of a block, without empty lines around it."""
-    return split(page.read_text(), name)[1].strip("\n")
+    return split(page.read_text(encoding="utf-8"), name)[1].strip("\n")
 
 
 def write_blocks(page: Path, blocks: dict[str, str]) -> None:
     """Replaces the blocks of these names, all or none. Raises ValueError if the page has no place for one."""
-    text = page.read_text()
+    text = page.read_text(encoding="utf-8")
     for name, block in blocks.items():
         before, _, after = split(text, name)
         text = "{}\n{}\n\n{}".format(before, block.strip("\n"), after)

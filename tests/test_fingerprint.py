@@ -69,7 +69,7 @@ def copies(tmp_path, monkeypatch):
 
 def edited(path):
     """Adds a line of code."""
-    path.write_text(f"{path.read_text()}\nEDITED = True\n")
+    path.write_text(f"{path.read_text(encoding='utf-8')}\nEDITED = True\n", encoding="utf-8")
 
 
 METHODS = {
@@ -136,21 +136,23 @@ def test_an_edit_counts_for_the_runs_that_reach_the_file_and_for_no_others(copie
 
 def test_a_new_file_counts_once_something_that_counts_imports_it(copies):
     before = code_of(config())
-    (copies / "refimpl/fast/new.py").write_text("x = 1\n")
-    (copies / "refimpl/experiments/new_figure.py").write_text("from refimpl.fast import new\n")
+    (copies / "refimpl/fast/new.py").write_text("x = 1\n", encoding="utf-8")
+    (copies / "refimpl/experiments/new_figure.py").write_text(
+        "from refimpl.fast import new\n", encoding="utf-8"
+    )
     assert code_of(config()) == before
     engine = copies / "refimpl/fast/engine.py"
-    engine.write_text(f"{engine.read_text()}\nfrom refimpl.fast import new\n")
+    engine.write_text(f"{engine.read_text(encoding='utf-8')}\nfrom refimpl.fast import new\n", encoding="utf-8")
     imports = code_of(config())
     assert imports != before
-    (copies / "refimpl/fast/new.py").write_text("x = 2\n")
+    (copies / "refimpl/fast/new.py").write_text("x = 2\n", encoding="utf-8")
     assert code_of(config()) not in (before, imports)
 
 
 def test_a_comment_in_a_file_that_counts_does_not(copies):
     before = code_of(config())
     path = copies / "refimpl/aggregate.py"
-    path.write_text(f'{path.read_text()}\n"""About."""  # one\n')
+    path.write_text(f'{path.read_text(encoding="utf-8")}\n"""About."""  # one\n', encoding="utf-8")
     assert code_of(config()) == before
 
 
