@@ -46,6 +46,17 @@ def test_the_workflow_starts_at_the_oldest_python():
     assert "run: .ci/run" in workflow
 
 
+def test_the_workflow_runs_the_readmes_commands_where_there_is_no_bash():
+    """On Windows with python for py, which would take another Python than that of the matrix."""
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    workflow = (ROOT / ".github" / "workflows" / "ci.yml").read_text(encoding="utf-8")
+    for system, after, py in (("macOS", "Set up and test:", "python3"), ("Windows", "On Windows, .*:", "py")):
+        (commands,) = re.findall(rf"{after}\n\n((?:    .*\n)+)", readme)
+        (run,) = re.findall(rf"runner.os == '{system}'.*\n        run: \|\n((?: {{10}}.*\n)+)", workflow)
+        expected = re.sub(r"^ *py ", "python ", commands, flags=re.M) if py == "py" else commands
+        assert [line.strip() for line in run.splitlines()] == [line.strip() for line in expected.splitlines()]
+
+
 def test_what_the_workflow_runs_can_be_run():
     assert os.access(ROOT / ".ci" / "run", os.X_OK)
 
