@@ -15,4 +15,4 @@ def minimums(text: str, extras: list[str]) -> list[str]:
 
 if __name__ == "__main__":
     setup = Path(__file__).parents[1] / "setup.cfg"
-    print("\n".join(minimums(setup.read_text(), sys.argv[1:])))
+    print("\n".join(minimums(setup.read_text(encoding="utf-8"), sys.argv[1:])))

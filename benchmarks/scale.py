@@ -9,7 +9,7 @@ float64. The exponent is the slope of a line through the larger half of the poin
 """
 
 import json
-import resource
+import math
 import subprocess
 import sys
 import time
@@ -63,10 +63,14 @@ def point(N: int, degree: int, hidden: int, count: int) -> dict[str, Any]:
 
 
 def peak() -> float:
-    """The most memory that this process has held, in MB."""
+    """The most memory that this process has held, in MB; NaN on Windows, where Python cannot tell."""
     status = Path("/proc/self/status")  # on Linux; what getrusage says there may be the parent's
     if status.exists():
-        return int(status.read_text().partition("VmHWM:")[2].split()[0]) * 1024 / 1e6
+        return int(status.read_text(encoding="utf-8").partition("VmHWM:")[2].split()[0]) * 1024 / 1e6
+    try:
+        import resource
+    except ImportError:
+        return math.nan
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6  # bytes, on macOS
 
 

@@ -110,7 +110,7 @@ def _receive(url: str, part: Path, limit: int, timeout: float) -> None:
     with part.open("xb", buffering=0) as file:  # which is closed to a thread that we no longer wait for
         threading.Thread(target=work, daemon=True).start()
         while not wait([done], 0.1).done:
-            if time.monotonic() - start > timeout + part.stat().st_size / SLOWEST:
+            if time.monotonic() - start > timeout + os.fstat(file.fileno()).st_size / SLOWEST:
                 raise TimeoutError(f"slower than {SLOWEST} bytes a second")
     done.result()
 

@@ -335,7 +335,7 @@ def main(argv: list[str] | None = None) -> int:
         print(f"mpi_peers.py needs mpi4py and an MPI, pip install '.[mpi]': {error}", file=sys.stderr)
         return 2
     comm = MPI.COMM_WORLD
-    with open(os.devnull, "w") as nowhere, contextlib.ExitStack() as stack:
+    with open(os.devnull, "w", encoding="utf-8") as nowhere, contextlib.ExitStack() as stack:
         if comm.rank:  # what is wrong with the options need be said only once
             stack.enter_context(contextlib.redirect_stderr(nowhere))
             stack.enter_context(contextlib.redirect_stdout(nowhere))

@@ -1,4 +1,7 @@
-"""How a command ends, and its worker processes with it: by a signal, into a closed pipe, on a full disk."""
+"""How a command ends, and its worker processes with it: by a signal, into a closed pipe, on a full disk.
+
+What Windows does otherwise about signals and processes is here, and nowhere else.
+"""
 
 import contextlib
 import functools
@@ -10,21 +13,26 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from multiprocessing.process import BaseProcess
 from typing import TextIO
+
+WINDOWS = sys.platform == "win32"
+# What stops a command, beside Ctrl-C. Windows delivers no SIGTERM; closing its window is a SIGBREAK there.
+STOP: signal.Signals = getattr(signal, "SIGBREAK", signal.SIGTERM)
 
 
 def ended(command: Callable[[], int], interrupted: str = "interrupted", failed: int = 1) -> int:
     """Runs the command and returns its exit status; reports failures from outside in one line on stderr.
 
-    130 after Ctrl-C and 143 after SIGTERM, which stops worker processes as Ctrl-C does. `failed` if a file or
-    standard output can't be written, or memory runs out. 141 if nobody reads standard output any more, without
-    a word.
+    130 after Ctrl-C and 143 after SIGTERM, which stops worker processes as Ctrl-C does; on Windows 149 after
+    SIGBREAK. `failed` if a file or standard output can't be written, or memory runs out. 141 if nobody reads
+    standard output any more, without a word; Windows cannot tell that from a file that can't be written.
     """
     open_closed_streams()
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")  # in ASCII the table has ? for its plus-minus sign
     os.environ.pop("MPLBACKEND", None)  # matplotlib does not import if it is wrong; our pictures are files
-    with sigterm_like_ctrl_c():
+    with stop_like_ctrl_c():
         try:
             try:
                 return command()
@@ -60,7 +68,7 @@ def say(line: str) -> None:
 
 def discard(stream: TextIO) -> None:
     """Lets go of what the stream still holds, and of all that follows."""
-    with contextlib.suppress(OSError), open(os.devnull, "w") as nowhere:  # a notebook's stream is no file
+    with contextlib.suppress(OSError), open(os.devnull, "wb") as nowhere:  # a notebook's stream is no file
         os.dup2(nowhere.fileno(), stream.fileno())
 
 
@@ -72,13 +80,13 @@ def open_closed_streams() -> None:
     while (number := os.open(os.devnull, os.O_RDWR)) <= 2:
         os.set_inheritable(number, True)
     os.close(number)
-    sys.stdout = sys.stdout or open(os.devnull, "w")  # noqa: SIM115
-    sys.stderr = sys.stderr or open(os.devnull, "w")  # noqa: SIM115
+    sys.stdout = sys.stdout or open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
+    sys.stderr = sys.stderr or open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
 
 
 @contextlib.contextmanager
-def sigterm_like_ctrl_c() -> Iterator[None]:
-    """Within it, SIGTERM interrupts as Ctrl-C does, in the main thread; in others nothing changes."""
+def stop_like_ctrl_c() -> Iterator[None]:
+    """Within it, STOP interrupts as Ctrl-C does, in the main thread; in others nothing changes."""
 
     def stop(number: int, _: object) -> None:
         raise KeyboardInterrupt(number)
@@ -86,11 +94,11 @@ def sigterm_like_ctrl_c() -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = signal.signal(signal.SIGTERM, stop)
+    before = signal.signal(STOP, stop)
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        signal.signal(STOP, before)
 
 
 @functools.cache  # one thread per process
@@ -102,12 +110,23 @@ def end_with_parent() -> None:
     """
     parent = multiprocessing.parent_process()
 
-    def watch(pid: int | None) -> None:
-        while os.getppid() == pid:
-            time.sleep(1)
+    def watch(parent: BaseProcess) -> None:
+        wait_for(parent)
         os._exit(1)
 
     if parent:
         if threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGINT, signal.SIG_IGN)
-        threading.Thread(target=watch, args=[parent.pid], daemon=True).start()
+        threading.Thread(target=watch, args=[parent], daemon=True).start()
+
+
+def wait_for(parent: BaseProcess) -> None:
+    """Returns when the parent of this process has ended: an orphan gets another parent, on Windows it does not.
+
+    There the parent is waited for by its handle, which joblib hands to its workers on Windows only.
+    """
+    if WINDOWS:
+        parent.join()
+        return
+    while os.getppid() == parent.pid:
+        time.sleep(1)

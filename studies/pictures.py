@@ -70,7 +70,7 @@ def rounded(value: float | None) -> float | None:
 
 def curves() -> Results:
     """The runs whose curves are kept."""
-    return [from_json(json.loads(line)) for line in CURVES.read_text().splitlines()]
+    return [from_json(json.loads(line)) for line in CURVES.read_text(encoding="utf-8").splitlines()]
 
 
 # --- The pictures that are not a study's own ----------------------------------------------------------------
@@ -249,7 +249,7 @@ class Picture(NamedTuple):
 
 def files(*names: str) -> Callable[[], Iterable[str]]:
     """A function that reads these files of docs/results."""
-    return lambda: ((KEPT / name).read_text() for name in names)
+    return lambda: ((KEPT / name).read_text(encoding="utf-8") for name in names)
 
 
 def systems_of(task: str) -> Picture:
@@ -260,7 +260,7 @@ def systems_of(task: str) -> Picture:
 PICTURES = {
     "trust": Picture(trust, files(CURVES.name)),
     "adaptive_minus_local": Picture(
-        adaptive_minus_local, lambda: (path.read_text() for path in claims.kept_files())
+        adaptive_minus_local, lambda: (path.read_text(encoding="utf-8") for path in claims.kept_files())
     ),
     "spambase": Picture(by_epoch, files(CURVES.name)),
     "spambase_released": Picture(
@@ -274,7 +274,9 @@ PICTURES = {
     ),
     **{f"systems_{task}": systems_of(task) for task in ("spambase", "har", "mnist")},
     "scale": Picture(scale, lambda: [read_block(scale_page(), "scale")]),
-    "convex_toy": Picture(convex_toy, lambda: [(ROOT / "examples" / "convex_toy.py").read_text()]),
+    "convex_toy": Picture(
+        convex_toy, lambda: [(ROOT / "examples" / "convex_toy.py").read_text(encoding="utf-8")]
+    ),
 }
 
 

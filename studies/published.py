@@ -167,7 +167,7 @@ def path_of(facts: dict[str, Any], out: Path | None) -> Path | None:
 def computed(facts: dict[str, Any], cell: Cell, path: Path | None) -> dict[str, Any]:
     """The number of a cell with the facts about it, from its file if there is one."""
     if path and path.exists():
-        return json.loads(path.read_text())
+        return json.loads(path.read_text(encoding="utf-8"))
     start, records = time.perf_counter(), cell.compute(facts["rounds"])
     error = float(np.std(records, ddof=1)) / math.sqrt(len(records)) if len(records) > 1 else ""
     made = facts | {"ours": float(np.mean(records)), "error": error, "version": refimpl.__version__}

@@ -75,5 +75,5 @@ if __name__ == "__main__":
     import cupy
     import numpy
 
-    FILE.write_text(json.dumps(collect(cupy, numpy), indent=0) + "\n")
+    FILE.write_text(json.dumps(collect(cupy, numpy), indent=0) + "\n", encoding="utf-8")
     print(f"wrote {FILE}, CuPy {cupy.__version__}")

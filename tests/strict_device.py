@@ -14,7 +14,7 @@ from types import NoneType, SimpleNamespace
 
 import numpy as np
 
-CUPY = json.loads(Path(__file__).with_name("cupy_names.json").read_text())
+CUPY = json.loads(Path(__file__).with_name("cupy_names.json").read_text(encoding="utf-8"))
 __version__ = f"over numpy, as strict as CuPy {CUPY['cupy']}"
 count = {"launches": 0, "to_device": 0, "to_host": 0}
 

@@ -27,7 +27,7 @@ def test_lists_and_scalars_are_refused(thing):
 def test_nothing_else_imports_cupy():
     files = [path for name in ("refimpl", "data_loaders", "examples") for path in (ROOT / name).rglob("*.py")]
     for path in files:
-        for node in ast.walk(ast.parse(path.read_text())):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
             names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
             if any(name.partition(".")[0].startswith("cupy") for name in names):
@@ -90,7 +90,7 @@ try:
 except ImportError as error:
     raise ImportError("=====\\nFailed to import CuPy.\\n=====") from error
 """
-    (tmp_path / "cupy.py").write_text(program)
+    (tmp_path / "cupy.py").write_text(program, encoding="utf-8")
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.delitem(sys.modules, "cupy", raising=False)
     refusal(rf"does not import \(libcudart\.so\.12: cannot open shared object file\): {INSTALL}")

@@ -2,15 +2,16 @@
 
 import io
 import json
-import os
+import re
 import subprocess
 import sys
 import textwrap
 from contextlib import redirect_stderr, redirect_stdout
 
 import pytest
+from platforms import make_pipe, needs_full, needs_shell, needs_signals
 
-from refimpl.audit import KINDS, report
+from refimpl.audit import KINDS, child, report
 from refimpl.audit.__main__ import main
 from refimpl.audit.variants import VARIANTS
 
@@ -38,7 +39,8 @@ def rules(tmp_path, monkeypatch):
 
             number = 3
             """
-        )
+        ),
+        encoding="utf-8",
     )
     (tmp_path / "raises.py").write_text(
         textwrap.dedent(
@@ -52,9 +54,9 @@ def rules(tmp_path, monkeypatch):
 
             moody = Moody()
             """
-        )
+        ),
+        encoding="utf-8",
     )
-    os.mkfifo(tmp_path / "pipe.py")
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.chdir(tmp_path)
     return tmp_path
@@ -109,7 +111,6 @@ def test_command_as_json(rules, capsys):
         (["my_rules:total", "--as", "krum", "--limit", "nan"], "--limit needs a positive number of seconds"),
         (["raises.py:krum", "--as", "krum"], "raises.py does not give krum: RuntimeError: no krum"),
         (["raises.py:moody.krum", "--as", "krum"], "raises.py does not give moody.krum: SystemExit: 0"),
-        (["pipe.py:krum", "--as", "krum"], "cannot import pipe.py: ValueError: not a file"),
     ],
 )
 def test_a_bad_command_line_is_one_line(rules, capsys, monkeypatch, arguments, message):
@@ -120,10 +121,17 @@ def test_a_bad_command_line_is_one_line(rules, capsys, monkeypatch, arguments, m
     assert err.count("\n") == 1
 
 
+def test_a_pipe_is_not_waited_for(rules, capsys):
+    make_pipe(rules / "pipe.py")
+    assert main(["pipe.py:krum", "--as", "krum"]) == 2
+    assert capsys.readouterr().err == "refimpl.audit: cannot import pipe.py: ValueError: not a file\n"
+
+
 ENDS = {"_exit(0)": "ended with status 0", "kill(getpid(), 9)": "was killed by SIGKILL"}
+WITH_A_SIGNAL = pytest.param("kill(getpid(), 9)", marks=needs_signals)
 
 
-@pytest.mark.parametrize("end", ENDS)
+@pytest.mark.parametrize("end", ["_exit(0)", WITH_A_SIGNAL])
 def test_a_process_that_ends_without_a_report_is_not_right(end):
     with redirect_stderr(io.StringIO()) as said, redirect_stdout(io.StringIO()) as report:
         assert main(["os:kill", "--as", "average", "--call", f"lambda W: {end}"]) == 2
@@ -131,12 +139,28 @@ def test_a_process_that_ends_without_a_report_is_not_right(end):
     assert (said.getvalue(), report.getvalue()) == (f"refimpl.audit: {silence}\n", "")
 
 
+@pytest.mark.slow
+def test_a_system_without_fork_gets_the_same_report(rules, capsys, monkeypatch):
+    """There the child starts anew, and has to find the user's module and all that it was asked."""
+    reports = []
+    for start in ("fork", "spawn") if child.START == "fork" else ("spawn",):
+        monkeypatch.setattr(child, "START", start)
+        assert main(["my_rules:total", "--as", "average"]) == 1
+        reports.append(re.sub(r"[0-9.]+ s\b", "", capsys.readouterr().out))
+        assert main(["os:kill", "--as", "average", "--call", "lambda W: _exit(0)"]) == 2
+        assert "its process ended with status 0 without a report" in capsys.readouterr().err
+    assert "it is a known variant: the sum" in " ".join(reports[0].split())
+    assert reports[0] == reports[-1]
+
+
+@needs_shell
 def test_a_reader_may_close_the_pipe():
     command = f"{sys.executable} -m refimpl.audit --list | head -1"
     done = subprocess.run(["bash", "-o", "pipefail", "-c", command], capture_output=True, text=True)
     assert (done.returncode, done.stdout.count("\n"), done.stderr) == (0, 1, "")
 
 
+@needs_full
 def test_a_full_disk_is_no_verdict():
     command = f"{sys.executable} -m refimpl.audit --list >/dev/full"
     done = subprocess.run(["bash", "-c", command], capture_output=True, text=True)
@@ -146,9 +170,9 @@ def test_a_full_disk_is_no_verdict():
 @pytest.mark.slow
 def test_nothing_but_the_judged_file_is_run(tmp_path):
     """Not even a file beside it that is called like a module which the audit, or numpy, may import later."""
-    (tmp_path / "mine.py").write_text("def first(W, f):\n    return W[0]\n")
+    (tmp_path / "mine.py").write_text("def first(W, f):\n    return W[0]\n", encoding="utf-8")
     for name in {*sys.stdlib_module_names, "hypothesis", "pytest", "torch", "cupy", "pandas", "IPython"}:
-        (tmp_path / f"{name}.py").write_text(f"print('{name} was run')\n")
+        (tmp_path / f"{name}.py").write_text(f"print('{name} was run')\n", encoding="utf-8")
     command = [sys.executable, "-m", "refimpl.audit", str(tmp_path / "mine.py:first"), "--as", "krum"]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 1, done.stderr

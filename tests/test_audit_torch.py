@@ -57,7 +57,8 @@ def test_a_module_whose_output_has_a_gradient():
 
 def test_the_command_imports_torch_if_the_module_does(tmp_path, capsys):
     (tmp_path / "mine.py").write_text(
-        "import torch\n\n\nclass Mean:\n    def __call__(self, W):\n        return torch.mean(W, dim=0)\n"
+        "import torch\n\n\nclass Mean:\n    def __call__(self, W):\n        return torch.mean(W, dim=0)\n",
+        encoding="utf-8",
     )
     assert main([f"{tmp_path}/mine.py:Mean", "--as", "average", "--call", "Mean()", "--form", "torch"]) == 0
     assert "takes its inputs as: torch" in capsys.readouterr().out

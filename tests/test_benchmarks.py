@@ -51,7 +51,7 @@ def test_rounds_beside_torch_and_the_floor(tmp_path, capsys, monkeypatch, with_t
     assert [line.split()[:3] for line in lines[3:5]] == [["spambase", bits, "1"] for bits in ("32", "64")]
     assert lines[8].split()[:3] == ["spambase", "32", "1"]
     assert ("torch is missing" in said) != with_torch
-    rows = json.loads((tmp_path / "rounds.json").read_text())["results"]
+    rows = json.loads((tmp_path / "rounds.json").read_text(encoding="utf-8"))["results"]
     assert [row["risk"] for row in rows] == ["batch", "batch", "local"]
     for row in rows:
         check_quartiles(row["ms"])
@@ -60,19 +60,19 @@ def test_rounds_beside_torch_and_the_floor(tmp_path, capsys, monkeypatch, with_t
 def test_a_table_goes_between_its_markers(tmp_path, capsys, monkeypatch):
     timing = load("timing", monkeypatch)
     monkeypatch.setattr(timing, "PAGE", tmp_path / "page.md")
-    timing.PAGE.write_text("above\n<!-- mine -->\n\n    old\n\n<!-- end of mine -->\nbelow\n")
+    timing.PAGE.write_text("above\n<!-- mine -->\n\n    old\n\n<!-- end of mine -->\nbelow\n", encoding="utf-8")
     made = timing.Table()
     for text in ("", "a  b", "", "1  2", ""):
         made.say(text)
     made.into_page("mine")
     page = "above\n<!-- mine -->\n\n    a  b\n\n    1  2\n\n<!-- end of mine -->\nbelow\n"
-    assert timing.PAGE.read_text() == page
+    assert timing.PAGE.read_text(encoding="utf-8") == page
     assert [line for line in made.of_page("mine") if line] == ["a  b", "1  2"]
 
 
 @pytest.mark.parametrize("name", ["rounds", "profile", "rules", "scale", "grid"])
 def test_the_page_has_a_place_for_every_table(name):
-    page = (BENCHMARKS.parent / "docs" / "engineering" / "PERFORMANCE.md").read_text()
+    page = (BENCHMARKS.parent / "docs" / "engineering" / "PERFORMANCE.md").read_text(encoding="utf-8")
     assert page.count(f"<!-- {name} -->\n\n    ") == page.count(f"\n\n<!-- end of {name} -->") == 1
 
 
@@ -85,10 +85,12 @@ def test_the_grid_takes_as_many_runs_in_torch(tmp_path, capsys, monkeypatch):
     )
     page = tmp_path / "page.md"
     monkeypatch.setattr(grids.timing, "PAGE", page)
-    page.write_text("<!-- grid -->\n\n    spambase old\n    other   kept\n\n<!-- end of grid -->\n")
+    page.write_text(
+        "<!-- grid -->\n\n    spambase old\n    other   kept\n\n<!-- end of grid -->\n", encoding="utf-8"
+    )
     assert grids.main(["--tasks", "spambase", "--jobs", "1", "--write", "--out", str(tmp_path)]) == 0
-    assert "spambase old" not in page.read_text()
-    assert "\n    other   kept\n" in page.read_text()
+    assert "spambase old" not in page.read_text(encoding="utf-8")
+    assert "\n    other   kept\n" in page.read_text(encoding="utf-8")
     lines, _ = table(capsys)
     name, runs, _, scoring, *_ = lines[3].split()
     assert (name, runs, scoring) == ("spambase", "4", "2")
@@ -123,7 +125,7 @@ def test_rules_beside_byzfl_and_their_yardsticks(tmp_path, capsys, monkeypatch, 
     lines, said = table(capsys)
     assert ("no columns of byzfl" in said) != with_torch
     assert [line[:14].rstrip() for line in lines[2:] if line] == list(FUNCTIONS)
-    for row in json.loads((tmp_path / "rules.json").read_text())["results"]:
+    for row in json.loads((tmp_path / "rules.json").read_text(encoding="utf-8"))["results"]:
         check_quartiles(row["ms"])
         assert ("yardstick" in row["ms"]) == ("y" in FUNCTIONS[row["name"]])
         assert ("byzfl" in row["ms"]) == ("b" in FUNCTIONS[row["name"]] and with_torch)
@@ -136,7 +138,7 @@ def test_scale_fits_an_exponent_and_draws(tmp_path, capsys, monkeypatch):
     assert scale.main(["--sweeps", "workers", "--rounds", "1", "--out", str(tmp_path)]) == 0
     lines, said = table(capsys)
     assert [line.split()[0] for line in lines[1:3]] == ["10", "20"]
-    sweep = json.loads((tmp_path / "scale.json").read_text())["results"]["workers"]
+    sweep = json.loads((tmp_path / "scale.json").read_text(encoding="utf-8"))["results"]["workers"]
     assert f"{sweep['exponent']:.2f}" in lines[3]
     assert all(mb > 10 for mb in sweep["MB"])
     assert (tmp_path / "scale.png").exists() or "matplotlib does not import" in said

@@ -180,7 +180,7 @@ def without_rounding(page):
 
 def test_the_page_is_what_the_judge_says_today(byzfl, flower, monkeypatch):
     monkeypatch.syspath_prepend(str(ROOT / "studies"))
-    written = (ROOT / "docs" / "PEERS.md").read_text()
+    written = (ROOT / "docs" / "PEERS.md").read_text(encoding="utf-8")
     versions = [f"ByzFL {version('byzfl')}", f"Flower {version('flwr')}"]
     if not all(name in written for name in versions):
         pytest.skip(f"docs/PEERS.md is about other versions than {' and '.join(versions)}")

@@ -10,6 +10,7 @@ import time
 
 import numpy as np
 import pytest
+from platforms import needs_signals
 
 from refimpl import train
 from refimpl.experiments import checkpoints, cli, fingerprint, grid, results
@@ -129,6 +130,7 @@ sys.exit(main("spambase", sys.argv[1:]))
 """
 
 
+@needs_signals
 @pytest.mark.slow
 def test_twenty_kills_at_random_moments(tmp_path):
     options = "--rules adaptive --attacks arbitrary --epochs 40 --optimizer adam --jobs 1 --out"

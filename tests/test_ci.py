@@ -30,7 +30,7 @@ def test_the_oldest_versions_of_a_setup():
 
 def test_every_requirement_has_a_lower_bound():
     """And nothing else, so that there is one oldest version of each."""
-    text = (ROOT / "setup.cfg").read_text()
+    text = (ROOT / "setup.cfg").read_text(encoding="utf-8")
     pins = minimums(text, ["examples", "test", "oracles", "bench", "lint"])
     assert len(pins) > 10
     assert all(re.fullmatch(r"[a-z0-9-]+==[0-9.]+", pin) for pin in pins)
@@ -38,12 +38,23 @@ def test_every_requirement_has_a_lower_bound():
 
 def test_the_workflow_starts_at_the_oldest_python():
     config = ConfigParser()
-    config.read(ROOT / "setup.cfg")
-    workflow = (ROOT / ".github" / "workflows" / "ci.yml").read_text()
+    config.read(ROOT / "setup.cfg", encoding="utf-8")
+    workflow = (ROOT / ".github" / "workflows" / "ci.yml").read_text(encoding="utf-8")
     oldest, newest = re.search(r'python: \["(.+)", "(.+)"\]', workflow).groups()
     assert config["options"]["python_requires"] == f">={oldest}"
     assert int(newest.split(".")[1]) > int(oldest.split(".")[1])
     assert "run: .ci/run" in workflow
+
+
+def test_the_workflow_runs_the_readmes_commands_where_there_is_no_bash():
+    """On Windows with python for py, which would take another Python than that of the matrix."""
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    workflow = (ROOT / ".github" / "workflows" / "ci.yml").read_text(encoding="utf-8")
+    for system, after, py in (("macOS", "Set up and test:", "python3"), ("Windows", "On Windows, .*:", "py")):
+        (commands,) = re.findall(rf"{after}\n\n((?:    .*\n)+)", readme)
+        (run,) = re.findall(rf"runner.os == '{system}'.*\n        run: \|\n((?: {{10}}.*\n)+)", workflow)
+        expected = re.sub(r"^ *py ", "python ", commands, flags=re.M) if py == "py" else commands
+        assert [line.strip() for line in run.splitlines()] == [line.strip() for line in expected.splitlines()]
 
 
 def test_what_the_workflow_runs_can_be_run():
@@ -53,7 +64,7 @@ def test_what_the_workflow_runs_can_be_run():
 def test_a_wheel_holds_every_package_and_every_file_in_it():
     """No file is a link: a clone on Windows would get the text of its path."""
     config = ConfigParser()
-    config.read(ROOT / "setup.cfg")
+    config.read(ROOT / "setup.cfg", encoding="utf-8")
     listed = {name for name in config["options"]["packages"].split() if name.startswith("refimpl")}
     folders = {path.parent for path in (ROOT / "refimpl").rglob("__init__.py")}
     assert listed == {".".join(folder.relative_to(ROOT).parts) for folder in folders}

@@ -23,7 +23,7 @@ def rows(task, attack, by_rule, **options):
 
 
 def file_of(tmp_path, runs, name="runs.csv"):
-    (tmp_path / name).write_text(as_csv(runs))
+    (tmp_path / name).write_text(as_csv(runs), encoding="utf-8")
     return tmp_path / name
 
 
@@ -239,6 +239,6 @@ def test_runs_of_different_data_are_refused_and_of_different_code_are_told(tmp_p
 
 
 def test_a_file_without_runs_is_one_line(tmp_path, capsys):
-    (tmp_path / "empty.csv").write_text("a,b\n")
+    (tmp_path / "empty.csv").write_text("a,b\n", encoding="utf-8")
     assert claims.main([str(tmp_path / "empty.csv")]) == 2
     assert len(capsys.readouterr().err.splitlines()) == 1

@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import strict_device
+from platforms import needs_signals
 
 from data_loaders.partition import PARTITIONS
 from refimpl import arrays, methods
@@ -54,7 +55,7 @@ def test_a_run_prints_a_table_and_leaves_json_csv_and_the_same_command_reuses_th
     assert first.err.count("worst") == 4  # a plain line per run: the output is no terminal
     results = sorted(out.glob("*.json"))
     assert len(results) == 4
-    assert (out / "table.csv").read_text().count("\n") == 5
+    assert (out / "table.csv").read_text(encoding="utf-8").count("\n") == 5
     times = [path.stat().st_mtime_ns for path in results]
     assert cli.main("spambase", command) == 0
     again = capsys.readouterr()
@@ -65,7 +66,7 @@ def test_a_run_prints_a_table_and_leaves_json_csv_and_the_same_command_reuses_th
 
 def test_options_reach_the_configuration(tmp_path):
     edges = tmp_path / "edges.txt"
-    edges.write_text("\n".join(f"{i} {j}" for i in range(6) for j in range(i)))
+    edges.write_text("\n".join(f"{i} {j}" for i in range(6) for j in range(i)), encoding="utf-8")
     argv = "--rules krum --attacks foe --workers 6 --attackers 1 --epochs 3 --seeds 4 5 --risk batch"
     argv += " --released lower-median --optimizer adam --lr 0.1 --batch-size 7 --partition iid --features raw"
     argv += f" --dtype float32 --l2 0.25 --plain --graph {edges}"
@@ -102,7 +103,7 @@ def test_a_seed_named_twice_is_one_run():
     assert [c.seed for c in configs("--rules adaptive --attacks foe --seeds 0 0 1 0")] == [0, 1]
 
 
-@pytest.mark.parametrize("name", ["a/b", "../esc", "a\\b", "x" * 81, "", "two\nlines"])
+@pytest.mark.parametrize("name", ["a/b", "../esc", "a\\b", "x" * 81, "", "two\nlines", "mine:2"])
 @pytest.mark.parametrize("table", [RULES, ATTACKS], ids=["rule", "attack"])
 def test_a_name_that_no_file_can_have_is_refused_before_anything_is_computed(
     table, name, tmp_path, capsys, monkeypatch
@@ -113,7 +114,7 @@ def test_a_name_that_no_file_can_have_is_refused_before_anything_is_computed(
         cli.main("spambase", [*chosen, "--out", str(tmp_path / "in" / "out")])
     assert caught.value.code == 2
     said = capsys.readouterr().err
-    assert said.endswith(f"printable and without / or \\, got {name!r}\n")
+    assert said.endswith(f'printable and without /\\:*?"<>|, got {name!r}\n')
     assert said.count("\n") == 1
     assert not list(tmp_path.iterdir())
 
@@ -139,13 +140,13 @@ def test_no_options_is_the_whole_grid():
 def test_a_name_comes_before_a_file(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for name in ("ring", "regular:4", "mine"):
-        (tmp_path / name).write_text("0 1\n")
+        (tmp_path / name).write_text("0 1\n", encoding="utf-8")
     graph = functools.partial(cli.name_or_file, table=GRAPHS, read=read_edges)
     schedule = functools.partial(cli.name_or_file, table=SCHEDULES, read=read_rounds)
     assert list(map(graph, ("ring", "regular:4", "./ring"))) == ["ring", "regular:4", ((0, 1),)]
     assert graph("mine") == ((0, 1),)
     assert schedule("mine") == (((0, 1), (1, 0)),)
-    (tmp_path / "matching").write_text("0 1\n")
+    (tmp_path / "matching").write_text("0 1\n", encoding="utf-8")
     assert schedule("matching") == "matching"
     monkeypatch.setitem(GRAPHS, "mine", GRAPHS["ring"])
     assert graph("mine") == "mine"
@@ -287,9 +288,11 @@ def test_a_terminal_gets_a_bar(tmp_path, capsys, monkeypatch):
     assert "[1/4]" not in said.err  # no plain lines beside it
 
 
+@needs_signals
 @pytest.mark.slow
-@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
+@pytest.mark.parametrize("how", ["SIGINT", "SIGKILL"])
 def test_an_interrupted_command_loses_only_the_runs_in_flight(tmp_path, how):
+    number = signal.Signals[how]
     options = "--epochs 50 --rules average median local --attacks none sign-flip foe alie --jobs 2"
     command = [sys.executable, str(EXAMPLE), *options.split(), "--out", str(tmp_path)]
     listens = functools.partial(signal.signal, signal.SIGINT, signal.SIG_DFL)  # even if we do not
@@ -298,16 +301,16 @@ def test_an_interrupted_command_loses_only_the_runs_in_flight(tmp_path, how):
     try:
         while len(list(tmp_path.glob("*.json"))) < 3 and process.poll() is None:
             time.sleep(0.005)
-        os.killpg(process.pid, how)
+        os.killpg(process.pid, number)
         _, err = process.communicate(timeout=60)
     finally:
         process.kill()
     done = {path: path.stat().st_mtime_ns for path in tmp_path.glob("*.json")}
     assert len(done) >= 3
     for path in done:
-        json.loads(path.read_text())
-    assert process.returncode == {signal.SIGINT: 130, signal.SIGKILL: -signal.SIGKILL}[how]
-    if how == signal.SIGINT:
+        json.loads(path.read_text(encoding="utf-8"))
+    assert process.returncode == {"SIGINT": 130, "SIGKILL": -number}[how]
+    if how == "SIGINT":
         assert b"the same command does the rest" in err
         assert b"Traceback" not in err
     again = subprocess.run(command, capture_output=True, text=True, check=True)
@@ -320,7 +323,7 @@ def test_a_folder_called_data_loaders_beside_a_script_is_named(tmp_path):
     """Found by Python before the installed one: imports from it would fail in ways that nobody understands."""
     (tmp_path / "data_loaders").mkdir()
     (tmp_path / "data_loaders" / "__init__.py").touch()
-    (tmp_path / "mine.py").write_text("import refimpl.experiments")
+    (tmp_path / "mine.py").write_text("import refimpl.experiments", encoding="utf-8")
     command = [sys.executable, "mine.py"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     last = done.stderr.splitlines()[-1]

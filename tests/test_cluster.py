@@ -29,7 +29,7 @@ if not missing:
 
 def contents(folder):
     """The results by file, without the time that they took."""
-    found = {path.name: json.loads(path.read_text()) for path in folder.glob("*.json")}
+    found = {path.name: json.loads(path.read_text(encoding="utf-8")) for path in folder.glob("*.json")}
     for result in found.values():
         assert result.pop("seconds") > 0
     return {name: json.dumps(result) for name, result in found.items()}
@@ -56,7 +56,7 @@ def running(folder, workers=2, threads=1):
         start = ["scheduler", "--host", "127.0.0.1", "--port", "0", "--scheduler-file", str(where)]
         scheduler = stack.enter_context(dask(*start, cwd=folder))
         wait_for(where.exists)
-        address = json.loads(where.read_text())["address"]
+        address = json.loads(where.read_text(encoding="utf-8"))["address"]
         one = ["worker", address, "--nthreads", str(threads), "--no-nanny"]
         started = [stack.enter_context(dask(*one, cwd=folder)) for _ in range(workers)]
         if workers:
@@ -85,7 +85,7 @@ RUNS = "--rules adaptive mine --attacks none foe alie --epochs 2"
 @needs_distributed
 def test_a_worker_killed_during_a_grid_costs_only_its_runs(tmp_path):
     """The folder is that of a local run, with a rule of the user's own; the same command finds it complete."""
-    (tmp_path / "mine.py").write_text(SCRIPT)
+    (tmp_path / "mine.py").write_text(SCRIPT, encoding="utf-8")
     there, environment = tmp_path / "there", os.environ | {"PYTHONPATH": str(ROOT)}
 
     def start(out, *more):

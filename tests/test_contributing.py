@@ -11,7 +11,7 @@ import pytest
 from refimpl.experiments.results import load
 
 ROOT = Path(__file__).parents[1]
-TEXT = (ROOT / "CONTRIBUTING.md").read_text()
+TEXT = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
 RECIPES = {
     name: (script, options.split())
     for script, name, options in re.findall(
@@ -24,7 +24,7 @@ RECIPES = {
 def run(tmp_path, name, *options):
     """What the recipe prints, and its results by rule; in two worker processes where it has two runs."""
     script, printed = RECIPES[name]
-    (tmp_path / f"{name}.py").write_text(script)
+    (tmp_path / f"{name}.py").write_text(script, encoding="utf-8")
     command = [sys.executable, f"{name}.py", *printed, "--epochs", "1", "--jobs", "2", "--out", "out", *options]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
     results = map(load, (tmp_path / "out").glob("*.json"))
@@ -108,7 +108,7 @@ def test_an_edited_recipe_is_run_again_and_a_comment_is_not_an_edit(tmp_path):
     script, options = RECIPES["graph"]
     done = []
     for text in (script + "# a comment\n", script.replace("[(0, k)", "[(k - 1, k)")):
-        (tmp_path / "graph.py").write_text(text)
+        (tmp_path / "graph.py").write_text(text, encoding="utf-8")
         command = [sys.executable, "graph.py", *options, "--epochs", "1", "--jobs", "2", "--out", "out"]
         done.append(subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True).stderr)
     assert "2 of 2 runs are in out already" in done[0]

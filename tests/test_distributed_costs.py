@@ -38,6 +38,6 @@ def test_a_peer_pays_for_its_step_and_for_each_model(costs):
 
 
 def test_the_page_has_a_place_for_every_block(costs):
-    page = costs.PAGE.read_text()
+    page = costs.PAGE.read_text(encoding="utf-8")
     for name in ("wire", "one process", "one peer", "ranks", "on paper"):
         assert page.count(f"<!-- {name} -->\n\n    ") == page.count(f"\n\n<!-- end of {name} -->") == 1

@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[1]
 PAGES = [
     "README.md",
     "CONTRIBUTING.md",
-    *(str(page.relative_to(ROOT)) for page in sorted((ROOT / "docs").rglob("*.md"))),
+    *(page.relative_to(ROOT).as_posix() for page in sorted((ROOT / "docs").rglob("*.md"))),
 ]
 MODULES = {
     ".".join(path.relative_to(ROOT / "refimpl").with_suffix("").parts): path
@@ -26,7 +26,7 @@ CODE = re.compile(r"`([A-Za-z_][\w.]*)`")
 def defined_in(module):
     """The names of the tests of a file; none if there is no such file."""
     path = ROOT / "tests" / f"{module}.py"
-    tree = ast.parse(path.read_text()) if path.exists() else ast.Module([])
+    tree = ast.parse(path.read_text(encoding="utf-8")) if path.exists() else ast.Module([])
     return [node.name for node in tree.body if isinstance(node, ast.FunctionDef)]
 
 
@@ -34,7 +34,7 @@ ALL_TESTS = [name for path in (ROOT / "tests").glob("test_*.py") for name in def
 
 
 def names(page):
-    text = (ROOT / page).read_text()
+    text = (ROOT / page).read_text(encoding="utf-8")
     return set(CODE.findall(re.sub(r"```.*?```", "", text, flags=re.S)))
 
 
@@ -63,7 +63,7 @@ def test_functions_that_a_page_names_exist(page):
 
 @pytest.mark.parametrize("page", PAGES)
 def test_tests_that_a_page_names_exist(page):
-    text = (ROOT / page).read_text()
+    text = (ROOT / page).read_text(encoding="utf-8")
     missing = set()
     for name in re.findall(r"`(?:\.\.\.|test_\w+\.)?(test_\w+?)(?:_?\.\.\.)?`", text):
         if not any(test.startswith(name) for test in ALL_TESTS) and not defined_in(name):
@@ -74,13 +74,13 @@ def test_tests_that_a_page_names_exist(page):
 @pytest.mark.parametrize("page", PAGES)
 def test_links_lead_somewhere(page):
     """To a file; that a heading is there too is checked by `mkdocs build --strict`."""
-    targets = re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", (ROOT / page).read_text())
+    targets = re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", (ROOT / page).read_text(encoding="utf-8"))
     assert [target for target in targets if not ((ROOT / page).parent / target).exists()] == []
 
 
 @pytest.mark.parametrize("page", PAGES)
 def test_scripts_that_a_page_names_exist(page):
-    named = re.findall(r"(?:examples|studies|benchmarks)/\w+\.py", (ROOT / page).read_text())
+    named = re.findall(r"(?:examples|studies|benchmarks)/\w+\.py", (ROOT / page).read_text(encoding="utf-8"))
     assert [name for name in named if not (ROOT / name).exists()] == []
 
 
@@ -91,7 +91,7 @@ FOLDED = re.compile(
 PRINTED = [
     pytest.param(*found, id=" ".join(found[:2]))
     for page in sorted((ROOT / "docs" / "results").glob("*.md"))
-    for found in FOLDED.findall(page.read_text())
+    for found in FOLDED.findall(page.read_text(encoding="utf-8"))
 ]
 
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from platforms import link, needs_users
 
 from data_loaders import download
 from data_loaders.download import DownloadError, cache_folder, fetch, read_zip
@@ -162,15 +163,15 @@ def test_a_file_that_is_there_is_not_fetched_again(server, url, tmp_path):
 def test_a_link_that_somebody_has_planted_in_a_shared_cache_is_not_followed(url, tmp_path, monkeypatch):
     """Neither under the name that a process would choose by its number, nor if it is guessed."""
     precious, cache = tmp_path / "precious", tmp_path / "cache"
-    precious.write_text("precious")
+    precious.write_text("precious", encoding="utf-8")
     cache.mkdir()
-    (cache / f".file.{os.getpid()}.part").symlink_to(precious)
+    link(cache / f".file.{os.getpid()}.part", precious)
     assert fetch(f"{url}/right", cache / "file", SHA256, 10**6).read_bytes() == CONTENT
     monkeypatch.setattr(download.secrets, "token_hex", lambda _: "guessed")
-    (cache / ".other.guessed.part").symlink_to(precious)
+    link(cache / ".other.guessed.part", precious)
     with pytest.raises(DownloadError, match="File exists"):
         fetch(f"{url}/right", cache / "other", SHA256, 10**6)
-    assert precious.read_text() == "precious"
+    assert precious.read_text(encoding="utf-8") == "precious"
 
 
 def test_a_damaged_file_is_fetched_again(url, tmp_path):
@@ -220,7 +221,7 @@ def test_without_an_alternative_none_is_named(url, tmp_path):
 
 
 def test_no_server_at_all(tmp_path, url, server):
-    with pytest.raises(DownloadError, match=r"/file \(\[Errno \d+\] Connection refused\): fetch it by hand"):
+    with pytest.raises(DownloadError, match=r"/file \(\[\w+ \d+\] .*refused.*\): fetch it by hand"):
         fetch("http://127.0.0.1:1/file", tmp_path / "file", SHA256, 10)
     assert list(tmp_path.iterdir()) == []
 
@@ -236,7 +237,7 @@ def test_a_failure_over_a_damaged_file_says_so_and_keeps_it_unused(url, tmp_path
 
 def test_a_folder_that_cannot_be_made(url, tmp_path):
     (tmp_path / "file").touch()
-    with pytest.raises(DownloadError, match=r"File exists|Not a directory"):
+    with pytest.raises(DownloadError, match=r"exists|Not a directory"):
         fetch(f"{url}/right", tmp_path / "file" / "below", SHA256, len(CONTENT))
 
 
@@ -295,6 +296,7 @@ def test_cache_folder(monkeypatch, platform, variables, expected):
     assert cache_folder() == Path(expected)
 
 
+@needs_users
 @pytest.mark.parametrize("value", [None, "~nosuchuser/data"])
 def test_a_user_without_a_home_folder_is_told_what_to_do(monkeypatch, value):
     monkeypatch.delenv("XDG_CACHE_HOME", raising=False)

@@ -70,14 +70,14 @@ def test_impossible_graphs_are_refused(make, message):
 
 def test_edges_come_from_a_file(tmp_path):
     path = tmp_path / "edges.txt"
-    path.write_text("# a path\n0 1\n\n1 2  # the end\n")
+    path.write_text("# a path\n0 1\n\n1 2  # the end\n", encoding="utf-8")
     assert neighbours(graphs.from_edges(3, graphs.read_edges(path))) == [{0, 1}, {0, 1, 2}, {1, 2}]
 
 
 @pytest.mark.parametrize("line", ["0", "0 1 2", "0 one"])
 def test_a_bad_line_is_named(tmp_path, line):
     path = tmp_path / "edges.txt"
-    path.write_text(f"0 1\n{line}\n")
+    path.write_text(f"0 1\n{line}\n", encoding="utf-8")
     with pytest.raises(ValueError, match="line 2: needs two worker numbers"):
         graphs.read_edges(path)
 

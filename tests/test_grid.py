@@ -71,7 +71,7 @@ def test_the_bytes_do_not_depend_on_the_number_of_jobs(tmp_path):
         out.mkdir()
         found = list(grid.run_all(runs, out, jobs, None))
         assert {run.config.rule for run in found} == {c.rule for c in runs}
-        texts = {path.name: json.loads(path.read_text()) for path in out.iterdir()}
+        texts = {path.name: json.loads(path.read_text(encoding="utf-8")) for path in out.iterdir()}
         for text in texts.values():
             assert text.pop("seconds") > 0
         files.append({name: json.dumps(text) for name, text in texts.items()})

@@ -8,6 +8,7 @@ import zipfile
 
 import numpy as np
 import pytest
+from platforms import make_pipe
 
 from data_loaders import har
 from data_loaders.download import DownloadError
@@ -229,14 +230,14 @@ def test_a_pipe_in_place_of_a_text_keeps_nobody_waiting(small, arrays, tmp_path,
     put(tmp_path, small, arrays, "folder")
     (path,) = tmp_path.rglob(name.partition("/")[2])
     path.unlink()
-    os.mkfifo(path)
+    make_pipe(path)
     with pytest.raises(ValueError, match=f"{path.name} needs to be a regular file"):
         har.load(tmp_path)
 
 
 def test_a_pipe_is_no_npz(small, arrays, tmp_path):
     put(tmp_path, small, arrays, "npz")
-    os.mkfifo(tmp_path / "a.npz")
+    make_pipe(tmp_path / "a.npz")
     assert_loaded(har.load(tmp_path), arrays)
 
 

@@ -14,7 +14,7 @@ PACKAGES = sorted(
 
 def mapped(package):
     """The names in a package's map: lines "name.py   what it holds" of its docstring, "name/" for a package."""
-    text = ast.get_docstring(ast.parse((package / "__init__.py").read_text())) or ""
+    text = ast.get_docstring(ast.parse((package / "__init__.py").read_text(encoding="utf-8"))) or ""
     return re.findall(r"^ *([\w.]+(?:\.py|/)) +\S", text, re.MULTILINE)
 
 
@@ -32,6 +32,8 @@ def test_a_map_names_every_file_once(package):
 
 def test_contributing_names_every_package_and_no_file_that_is_not_there():
     folders = "refimpl|tests|examples|benchmarks|studies|docs|data_loaders"
-    named = set(re.findall(rf"`((?:{folders})/[\w./]*)`", (ROOT / "CONTRIBUTING.md").read_text()))
+    named = set(
+        re.findall(rf"`((?:{folders})/[\w./]*)`", (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8"))
+    )
     assert {name for name in named if not (ROOT / name).exists()} == set()
     assert {f"refimpl/{name}" for name in held(ROOT / "refimpl") if name.endswith("/")} <= named

@@ -129,7 +129,7 @@ def test_rules_that_score_are_of_one_kind_others_of_another_and_each_system_is_i
 def test_no_other_file_of_the_experiments_asks_which_table_a_name_is_in():
     folder = Path(refimpl.__file__).parent / "experiments"
     for path in folder.glob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text())):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Compare) and isinstance(node.ops[0], ast.In | ast.NotIn):
                 asked = {part.id for part in ast.walk(node.comparators[0]) if isinstance(part, ast.Name)}
                 assert not asked & {"RULES", "SYSTEMS"}, f"{path}:{node.lineno}"

@@ -73,7 +73,7 @@ def test_a_damaged_checkpoint_is_set_aside_and_the_one_before_is_used(example, t
         example.save(
             tmp_path, workers, algorithm.State(*algorithm.start(s, initial()[workers])[:2], t), every=10
         )
-    (tmp_path / "worker2_roundabout.npz").write_text("no checkpoint")
+    (tmp_path / "worker2_roundabout.npz").write_text("no checkpoint", encoding="utf-8")
     path = tmp_path / "worker5_round20.npz"
     path.write_bytes(damage(path.read_bytes()))
     assert [example.usable(tmp_path, k) for k in workers] == [{10, 20}, {10}]
@@ -185,7 +185,7 @@ def test_a_rank_that_is_killed_ends_the_run_and_the_same_command_goes_on_to_the_
 
 def ranks_of(process):
     """The processes of the ranks, by rank."""
-    children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+    children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text(encoding="utf-8").split()
     found = {}
     for pid in children:
         variables = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")

@@ -38,7 +38,7 @@ def test_what_is_kept_of_a_run_is_what_is_drawn(tmp_path, monkeypatch):
     history = {"worst_own": [epoch / 300 for epoch in range(1, 21)], "mean_own": [0.5] * 20}
     run = replace(result("krum", "foe", 0, 0.5), history=history, evaluated=list(range(1, 21)))
     run = replace(run, weights_at={1: [[1.0]]}, accuracy={"own": [0.5]})
-    (tmp_path / "run.json").write_text(as_json(run))
+    (tmp_path / "run.json").write_text(as_json(run), encoding="utf-8")
     monkeypatch.setattr(pictures, "CURVES", tmp_path / "curves.jsonl")
     pictures.collect(tmp_path, pictures.CURVES)
     (kept,) = pictures.curves()

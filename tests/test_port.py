@@ -133,11 +133,11 @@ MISTAKES = [
 @pytest.mark.parametrize(("right", "wrong", "family", "case"), MISTAKES, ids=[m[3] for m in MISTAKES])
 @pytest.mark.slow
 def test_a_planted_mistake_is_caught_by_the_case_that_names_it(tmp_path, right, wrong, family, case):
-    source = (PORT / "resilient.js").read_text()
+    source = (PORT / "resilient.js").read_text(encoding="utf-8")
     assert source.count(right) == 1
     port = tmp_path / "examples" / "port"
     port.mkdir(parents=True)
-    (port / "resilient.js").write_text(source.replace(right, wrong))
+    (port / "resilient.js").write_text(source.replace(right, wrong), encoding="utf-8")
     for file in ("check.mjs", "related.mjs"):
         shutil.copy(PORT / file, port)
     folder = tmp_path / "refimpl" / "vectors" / "v1"

@@ -77,14 +77,14 @@ MISTAKES = [
 @pytest.mark.parametrize(("right", "wrong", "case"), MISTAKES, ids=[m[2] for m in MISTAKES])
 @pytest.mark.slow
 def test_a_mistake_in_a_system_is_caught_by_the_case_that_names_it(tmp_path, right, wrong, case):
-    source = (PORT / "related.mjs").read_text()
+    source = (PORT / "related.mjs").read_text(encoding="utf-8")
     assert source.count(right) == 1
     port, copies = tmp_path / "examples" / "port", tmp_path / "refimpl" / "vectors" / "v1"
     for folder in (port, copies):
         folder.mkdir(parents=True)
     for file in ("check.mjs", "resilient.js"):
         shutil.copy(PORT / file, port)
-    (port / "related.mjs").write_text(source.replace(right, wrong))
+    (port / "related.mjs").write_text(source.replace(right, wrong), encoding="utf-8")
     shutil.copy(vectors.FOLDER / "related.json", copies)
     done = node(port / "check.mjs", "related")
     assert done.returncode == 1, done.stderr

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import joblib
 import pytest
+from platforms import WINDOWS, make_pipe, needs_full, needs_shell, needs_signals
 
 from refimpl import experiments, process
 from refimpl.experiments import atomic, cli, fingerprint, grid, tasks
@@ -51,37 +52,49 @@ sys.exit(ended(command))
 
 def run_script(tmp_path, redirection):
     """Under a shell: the script's status, what came on stdout and on stderr, and whether it reached its end."""
-    (tmp_path / "script.py").write_text(SCRIPT)
+    (tmp_path / "script.py").write_text(SCRIPT, encoding="utf-8")
     command = f"({sys.executable} script.py end; echo $? > status) {redirection}"
     done = subprocess.run(["bash", "-c", command], cwd=tmp_path, capture_output=True, text=True, timeout=60)
-    return int((tmp_path / "status").read_text()), done.stdout, done.stderr, (tmp_path / "end").exists()
+    return (
+        int((tmp_path / "status").read_text(encoding="utf-8")),
+        done.stdout,
+        done.stderr,
+        (tmp_path / "end").exists(),
+    )
 
 
+@needs_shell
 def test_all_is_well(tmp_path):
     status, out, err, end = run_script(tmp_path, "")
     assert (status, out.count("printed"), err.count("said"), end) == (0, 20000, 20000, True)
 
 
+@needs_shell
 @pytest.mark.parametrize("reader", ["true", "head -1"])
 def test_nobody_reads_standard_output(tmp_path, reader):
     status, _, err, _ = run_script(tmp_path, f"2>errors | {reader}")
     assert (status, err) == (141, "")
-    assert set((tmp_path / "errors").read_text().split()) == {"said"}
+    assert set((tmp_path / "errors").read_text(encoding="utf-8").split()) == {"said"}
 
 
-@pytest.mark.skipif(not Path("/dev/full").exists(), reason="/dev/full is not there")
+@needs_full
 def test_standard_output_is_full(tmp_path):
     status, _, err, _ = run_script(tmp_path, ">/dev/full")
     assert status == 1
     assert err.splitlines()[20000:] == ["[Errno 28] No space left on device"]
 
 
-@pytest.mark.parametrize("redirection", ["2>&-", "2>&- <&-", "2> >(true)", "2>/dev/full"])
+FULL = pytest.param("2>/dev/full", marks=needs_full)
+
+
+@needs_shell
+@pytest.mark.parametrize("redirection", ["2>&-", "2>&- <&-", "2> >(true)", FULL])
 def test_nobody_hears_what_is_said(tmp_path, redirection):
     status, out, _, end = run_script(tmp_path, redirection)
     assert (status, set(out.split()), end) == (0, {"printed"}, True)
 
 
+@needs_shell
 @pytest.mark.parametrize("redirection", [">&-", ">&- 2>&-"])
 def test_there_is_no_standard_output(tmp_path, redirection):
     status, out, _, end = run_script(tmp_path, redirection)
@@ -108,7 +121,7 @@ def test_the_files_are_written_before_the_table_is_printed(tmp_path, monkeypatch
     monkeypatch.setattr(sys.stdout, "write", raising(BrokenPipeError()))
     assert experiments.main("spambase", [*QUICK.split(), str(tmp_path)]) == 141
     assert len(list(tmp_path.glob("*.json"))) == 2
-    assert (tmp_path / "table.csv").read_text().count("\n") == 3
+    assert (tmp_path / "table.csv").read_text(encoding="utf-8").count("\n") == 3
     err = capsys.readouterr().err
     assert (tmp_path / "figure.png").exists() or "matplotlib does not import" in err
     assert "Broken" not in err
@@ -118,16 +131,16 @@ def test_the_files_are_written_before_the_table_is_printed(tmp_path, monkeypatch
 
 
 def test_sigterm_ends_a_command_like_ctrl_c(capsys):
-    before = signal.getsignal(signal.SIGTERM)
+    before = signal.getsignal(process.STOP)
 
     def command():
-        os.kill(os.getpid(), signal.SIGTERM)
+        signal.raise_signal(process.STOP)
         raise AssertionError("not reached")
 
-    assert ended(command) == 143
+    assert ended(command) == (149 if WINDOWS else 143)
     assert ended(raising(KeyboardInterrupt()), "interrupted; there is more") == 130
     assert capsys.readouterr().err == "\ninterrupted\n\ninterrupted; there is more\n"
-    assert signal.getsignal(signal.SIGTERM) is before
+    assert signal.getsignal(process.STOP) is before
 
 
 def test_a_command_may_run_in_any_thread():
@@ -165,26 +178,34 @@ def test_ctrl_c_while_data_are_loaded(tmp_path, monkeypatch, capsys):
     assert not (tmp_path / "out").exists()
 
 
-# A worker process that would sleep for a minute, and a parent that kills itself.
+# A worker process that would sleep for a minute, and a parent that ends without a word to it.
 ORPHAN = """
-import multiprocessing, os, signal, time
-from refimpl.process import end_with_parent
+import multiprocessing, os, sys, time
+from refimpl import process
 
-def work():
-    end_with_parent()
-    end_with_parent()
+def work(started, windows):
+    process.WINDOWS = windows
+    process.end_with_parent()
+    process.end_with_parent()
+    started.set()
     time.sleep(60)
 
-multiprocessing.get_context("fork").Process(target=work).start()
-time.sleep(0.2)
-os.kill(os.getpid(), signal.SIGKILL)
+if __name__ == "__main__":
+    context = multiprocessing.get_context("spawn")
+    started = context.Event()
+    context.Process(target=work, args=[started, sys.argv[1] == "True"]).start()
+    started.wait()
+    os._exit(7)
 """
 
 
-def test_a_worker_process_notices_that_its_parent_is_gone():
-    """Its end of the pipe closes when it ends, which `run` waits for."""
-    done = subprocess.run([sys.executable, "-c", ORPHAN], capture_output=True, timeout=30)
-    assert done.returncode == -signal.SIGKILL
+@pytest.mark.parametrize("windows", [WINDOWS] if WINDOWS else [False, True])
+def test_a_worker_process_notices_that_its_parent_is_gone(tmp_path, windows):
+    """Its end of the pipe closes when it ends, which `run` waits for. Windows' way is tried on others too."""
+    (tmp_path / "orphan.py").write_text(ORPHAN, encoding="utf-8")
+    command = [sys.executable, str(tmp_path / "orphan.py"), str(windows)]
+    done = subprocess.run(command, capture_output=True, timeout=30)
+    assert done.returncode == 7, done.stderr
 
 
 def ignores_ctrl_c():
@@ -204,9 +225,11 @@ def test_a_process_that_a_user_has_started_outlives_its_parent(monkeypatch):
     process.end_with_parent.__wrapped__()
 
 
+@needs_signals
 @pytest.mark.slow
-@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize("how", ["SIGTERM", "SIGKILL"])
 def test_worker_processes_end_with_the_command_alone_signalled(tmp_path, how):
+    number = signal.Signals[how]
     options = f"--epochs 100000 --rules local --attacks none foe alie --jobs 2 --out {tmp_path}"
     command = [sys.executable, str(EXAMPLE), *options.split()]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
@@ -214,11 +237,11 @@ def test_worker_processes_end_with_the_command_alone_signalled(tmp_path, how):
         while " left" not in process.stderr.readline():  # the estimate, of runs under way
             assert process.poll() is None
         threading.Event().wait(5)
-        process.send_signal(how)
+        process.send_signal(number)
         _, err = process.communicate(timeout=60)  # until all that hold the pipe have ended
     finally:
         process.kill()
-    assert process.returncode == (143 if how == signal.SIGTERM else -how)
+    assert process.returncode == (143 if how == "SIGTERM" else -number)
     assert "Traceback" not in err
     assert [path.name for path in tmp_path.iterdir() if path.suffix not in (".part", ".progress")] == []
 
@@ -299,11 +322,11 @@ def replace(path, content):
 
 
 def edit(path, **changes):
-    path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+    path.write_text(json.dumps(json.loads(path.read_text(encoding="utf-8")) | changes), encoding="utf-8")
 
 
 def edit_history(path):
-    history = json.loads(path.read_text())["history"]
+    history = json.loads(path.read_text(encoding="utf-8"))["history"]
     edit(path, history=history | {"worst_own": [1.0]})
 
 
@@ -312,9 +335,9 @@ def other_run(path):
     path.write_bytes(other.read_bytes())
 
 
-def make_pipe(path):
+def become_pipe(path):
     path.unlink()
-    os.mkfifo(path)
+    make_pipe(path)
 
 
 def make_folder(path):
@@ -335,7 +358,7 @@ DAMAGE = {
     "no versions": (lambda path: edit(path, versions=None), "not as it was written"),
     "an older format": (lambda path: edit(path, format=1), "in format 2, got 1"),
     "another run": (other_run, "it is of another run"),
-    "a pipe": (make_pipe, "not a file"),
+    "a pipe": (become_pipe, "not a file"),
     "a folder": (make_folder, "not a file"),
 }
 
@@ -346,7 +369,7 @@ def test_a_file_that_does_not_fit_is_set_aside_and_computed_again(kind, finished
     out = tmp_path / "out"
     shutil.copytree(finished, out)
     (path,) = out.glob("local_*.json")
-    right = json.loads(path.read_text())
+    right = json.loads(path.read_text(encoding="utf-8"))
     damage(path)
     damaged = path.read_bytes() if path.is_file() else None
     assert cli.main("spambase", [*QUICK.split(), str(out)]) == 0
@@ -357,16 +380,18 @@ def test_a_file_that_does_not_fit_is_set_aside_and_computed_again(kind, finished
     assert said.endswith(f"; now {path.name}.1.aside, and computed again")
     aside = path.with_name(f"{path.name}.1.aside")
     assert (aside.read_bytes() if aside.is_file() else None) == damaged
-    assert json.loads(path.read_text())["history"] == right["history"]
-    assert (out / "table.csv").read_text() == (finished / "table.csv").read_text()
+    assert json.loads(path.read_text(encoding="utf-8"))["history"] == right["history"]
+    assert (out / "table.csv").read_text(encoding="utf-8") == (finished / "table.csv").read_text(
+        encoding="utf-8"
+    )
 
 
 def test_what_is_set_aside_twice_is_kept_twice(tmp_path):
     for content in ("first", "second"):
-        (tmp_path / "a.json").write_text(content)
+        (tmp_path / "a.json").write_text(content, encoding="utf-8")
         atomic.set_aside(tmp_path / "a.json")
     atomic.set_aside(tmp_path / "a.json")  # another command was faster: nothing to do
-    assert {path.name: path.read_text() for path in tmp_path.iterdir()} == {
+    assert {path.name: path.read_text(encoding="utf-8") for path in tmp_path.iterdir()} == {
         "a.json.1.aside": "first",
         "a.json.2.aside": "second",
     }
@@ -387,9 +412,9 @@ def test_a_file_that_cannot_be_read_is_set_aside(finished, tmp_path, monkeypatch
 def test_results_of_another_version_of_the_code_are_mentioned(finished, tmp_path, monkeypatch, capsys):
     out = tmp_path / "out"
     shutil.copytree(finished, out)
-    (out / "notes.json").write_text("mine")
-    (out / "list.json").write_text("[]")
-    os.mkfifo(out / "pipe.json")
+    (out / "notes.json").write_text("mine", encoding="utf-8")
+    (out / "list.json").write_text("[]", encoding="utf-8")
+    (out / "folder.json").mkdir()
     assert cli.main("spambase", [*QUICK.split(), str(out)]) == 0
     assert "another version" not in capsys.readouterr().err
     monkeypatch.setattr(fingerprint, "code_digest", lambda roots: "another")
@@ -412,7 +437,9 @@ def test_a_result_that_arrives_meanwhile_is_not_lost(finished, tmp_path, monkeyp
 
     monkeypatch.setattr(grid, "saved", saved_then_written)
     assert cli.main("spambase", [*QUICK.split(), str(tmp_path)]) == 0
-    assert (tmp_path / "table.csv").read_text() == (finished / "table.csv").read_text()
+    assert (tmp_path / "table.csv").read_text(encoding="utf-8") == (finished / "table.csv").read_text(
+        encoding="utf-8"
+    )
 
 
 @pytest.mark.slow

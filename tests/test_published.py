@@ -42,7 +42,7 @@ def test_published_tables_are_computed(published, partition, capsys, tmp_path, m
     command = ["--rounds", "2", "--partition", partition, "--out", str(tmp_path)]
     assert published.main(command) == 0
     said = capsys.readouterr().out.splitlines()
-    cells = [json.loads(path.read_text()) for path in tmp_path.iterdir()]
+    cells = [json.loads(path.read_text(encoding="utf-8")) for path in tmp_path.iterdir()]
     assert max(map(len, said)) <= 80
     assert len(cells) == len(said) - 3 * 2 == (1 + 8 * 6) + 3 + 4 * 2
     assert all(0 <= cell["ours"] <= 100 for cell in cells)
@@ -103,7 +103,7 @@ def test_what_is_kept_can_be_shown_alone(published, capsys, tmp_path):
     table = tmp_path / "published.csv"
     assert published.main([*some[:5], "--kept", "--csv", str(table)]) == 0
     assert capsys.readouterr().out == said
-    rows = list(csv.DictReader(table.read_text().splitlines()))
+    rows = list(csv.DictReader(table.read_text(encoding="utf-8").splitlines()))
     assert [(row["row"], row["theirs"], row["of"]) for row in rows] == [
         ("SCC", "32.56", "50000"),
         ("IOS", "91.66", "50000"),
@@ -113,10 +113,10 @@ def test_what_is_kept_can_be_shown_alone(published, capsys, tmp_path):
     for _ in range(2):
         more = ["ios", "--rounds", "1", "--rows", "Krum", "IOS", "--columns", "sign", "--csv", str(table)]
         assert published.main(more) == 0
-        rows = list(csv.DictReader(table.read_text().splitlines()))
+        rows = list(csv.DictReader(table.read_text(encoding="utf-8").splitlines()))
         assert [row["row"] for row in rows] == ["Krum", "SCC", "IOS"]  # added in their places
     assert published.main([*more, "--seed", "1"]) == 0
-    rows = list(csv.DictReader(table.read_text().splitlines()))
+    rows = list(csv.DictReader(table.read_text(encoding="utf-8").splitlines()))
     assert [row["seed"] for row in rows] == ["0", "0", "0", "1", "1"]  # below a heading of their own
     capsys.readouterr()
     assert published.main(["peng", "--out", str(tmp_path / "out"), "--kept"]) == 0

@@ -10,7 +10,7 @@ import pytest
 from refimpl.audit.__main__ import main as audit
 from refimpl.related import SYSTEMS
 
-README = (Path(__file__).parents[1] / "README.md").read_text()
+README = (Path(__file__).parents[1] / "README.md").read_text(encoding="utf-8")
 
 
 def test_the_example_gives_what_its_comments_say():

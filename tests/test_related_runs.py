@@ -77,7 +77,7 @@ def test_a_schedule_reaches_the_rounds_and_the_count_of_bytes():
 def test_a_schedule_from_a_file_is_a_run_that_is_found_again(tmp_path):
     """In every second round everyone speaks to the next one, one way."""
     file, out = tmp_path / "rounds.txt", tmp_path / "out"
-    file.write_text("---\n" + "".join(f"{k} > {(k + 1) % 10}\n" for k in range(10)))
+    file.write_text("---\n" + "".join(f"{k} > {(k + 1) % 10}\n" for k in range(10)), encoding="utf-8")
     options = ["--rules", "sgp", "--attacks", "alie", "--epochs", "1", "--batch-size", "100", "--jobs", "1"]
     options += ["--graph-schedule", str(file), "--out", str(out)]
     assert cli.main("spambase", options) == 0

@@ -61,7 +61,9 @@ def test_exponential_graphs_by_hand():
 
 def test_rounds_come_from_a_file_and_repeat(tmp_path):
     path = tmp_path / "rounds.txt"
-    path.write_text("# a path, then nobody, then one way\n0 1\n1 2\n--- \n---\n0 > 1\n2>0  # and on\n")
+    path.write_text(
+        "# a path, then nobody, then one way\n0 1\n1 2\n--- \n---\n0 > 1\n2>0  # and on\n", encoding="utf-8"
+    )
     schedule = schedules.build(schedules.read_rounds(path), graphs.complete(3), 0)
     one_way = [[1, 0, 1], [1, 1, 0], [0, 0, 1]]  # row k: whom k hears
     for t, expected in enumerate([[[1, 1, 0], [1, 1, 1], [0, 1, 1]], np.eye(3), one_way] * 2, start=1):
@@ -81,7 +83,7 @@ def test_rounds_come_from_a_file_and_repeat(tmp_path):
     ],
 )
 def test_a_file_of_rounds_that_cannot_be_is_refused(text, message, tmp_path):
-    (tmp_path / "rounds.txt").write_text(text)
+    (tmp_path / "rounds.txt").write_text(text, encoding="utf-8")
     with pytest.raises(ValueError, match=message):
         schedules.build(schedules.read_rounds(tmp_path / "rounds.txt"), graphs.complete(3), 0)
 

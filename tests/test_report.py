@@ -25,7 +25,7 @@ def test_the_table_below_a_figure_is_of_what_it_shows(tmp_path, capsys, figure, 
     sentences = {"Training loss of the normal": "loss", "Test accuracy of the normal": "accuracy"}
     assert out.startswith("Spam detection on Spambase: 10 workers, 0 attackers, 1 epoch, seed 0\n")
     assert [what for line in out.splitlines() if (what := sentences.get(line[:27]))] == said
-    (row,) = csv.DictReader(io.StringIO((tmp_path / "table.csv").read_text()))
+    (row,) = csv.DictReader(io.StringIO((tmp_path / "table.csv").read_text(encoding="utf-8")))
     assert 0 < float(row["mean_loss"]) <= float(row["highest_loss"])
 
 
@@ -60,7 +60,7 @@ def test_an_empty_folder_and_a_missing_one_are_one_line(tmp_path, capsys):
 
 def test_csv_has_one_header_whatever_the_groups_and_latex_only_comments(runs_folder, tmp_path, capsys):
     batch = [with_options(run, risk="batch") for run in results.read(runs_folder)]
-    (tmp_path / "runs.csv").write_text(results.as_csv(results.read(runs_folder) + batch))
+    (tmp_path / "runs.csv").write_text(results.as_csv(results.read(runs_folder) + batch), encoding="utf-8")
     assert report.main([str(tmp_path / "runs.csv"), "--format", "csv"]) == 0
     rows = list(csv.DictReader(capsys.readouterr().out.splitlines()))
     assert [(row["risk"], row["rule"], row["attack"]) for row in rows[3:5]] == [
@@ -109,24 +109,26 @@ def said_of(path, capsys):
 def test_a_file_that_holds_no_runs_is_named(runs_folder, tmp_path, capsys):
     shutil.copy(runs_folder / "table.csv", tmp_path)
     assert "table.csv needs the columns task rule attack" in said_of(tmp_path / "table.csv", capsys)
-    (tmp_path / "broken.json").write_text("{")
+    (tmp_path / "broken.json").write_text("{", encoding="utf-8")
     assert "broken.json needs to be JSON" in said_of(tmp_path, capsys)
 
 
 def test_a_rule_that_is_not_in_the_package_is_not_left_out_in_silence(runs_folder, tmp_path, capsys):
-    content = json.loads(next(runs_folder.glob("krum*.json")).read_text())
+    content = json.loads(next(runs_folder.glob("krum*.json")).read_text(encoding="utf-8"))
     content["config"]["rule"] = "own"
-    (tmp_path / "own.json").write_text(json.dumps(content))
+    (tmp_path / "own.json").write_text(json.dumps(content), encoding="utf-8")
     assert "own.json: not as it was written" in said_of(tmp_path, capsys)
-    (tmp_path / "own.json").write_text(json.dumps(content | {"sha256": results.seal(content)}))
+    (tmp_path / "own.json").write_text(
+        json.dumps(content | {"sha256": results.seal(content)}), encoding="utf-8"
+    )
     assert "needs runs of the package's own rules, got own" in said_of(tmp_path, capsys)
 
 
 def test_a_task_of_a_users_script_has_a_report(tmp_path, capsys):
     """Its title is in the script, which is not run here, so the task's name stands for it."""
     run = with_options(GRID[0], task="mine")
-    (tmp_path / "run.json").write_text(results.as_json(run))
+    (tmp_path / "run.json").write_text(results.as_json(run), encoding="utf-8")
     assert report.main([str(tmp_path)]) == 0
     assert capsys.readouterr().out.startswith("task mine, ")
-    (tmp_path / "edited.json").write_text(results.as_json(replace(run, code="another")))
+    (tmp_path / "edited.json").write_text(results.as_json(replace(run, code="another")), encoding="utf-8")
     assert said_of(tmp_path, capsys).endswith("needs entries of the tables here, got task mine\n")

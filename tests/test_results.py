@@ -29,7 +29,7 @@ from refimpl.experiments.results import COLUMNS, as_csv, as_json, as_row, from_j
     ],
 )
 def test_a_file_gives_the_same_result_again(run, tmp_path):
-    (tmp_path / "run.json").write_text(as_json(run))
+    (tmp_path / "run.json").write_text(as_json(run), encoding="utf-8")
     assert results.load(tmp_path / "run.json") == run
     content = json.loads(as_json(run))
     assert (next(iter(content)), content["format"], list(content)[-1]) == ("format", 2, "sha256")
@@ -49,7 +49,7 @@ def test_a_file_of_another_format_or_without_its_seal_is_refused_in_a_line(chang
     content = json.loads(as_json(GRID[0])) | change
     with pytest.raises(ValueError, match=f"^{said}$"):
         from_json(content)
-    (tmp_path / "run.json").write_text(json.dumps(content))
+    (tmp_path / "run.json").write_text(json.dumps(content), encoding="utf-8")
     assert report_says(tmp_path, capsys).endswith(f"run.json: {said}\n")
 
 
@@ -66,10 +66,10 @@ def report_says(path, capsys):
 def test_a_file_without_a_format_is_refused_and_what_is_no_run_is_left_alone(tmp_path, capsys):
     content = json.loads(as_json(GRID[0]))
     del content["format"]
-    (tmp_path / "old.json").write_text(json.dumps(content))
+    (tmp_path / "old.json").write_text(json.dumps(content), encoding="utf-8")
     assert "old.json: needs the result of a run in format 2, got none" in report_says(tmp_path, capsys)
-    (tmp_path / "old.json").write_text(as_json(GRID[0]))
-    (tmp_path / "notes.json").write_text("[1, 2]")
+    (tmp_path / "old.json").write_text(as_json(GRID[0]), encoding="utf-8")
+    (tmp_path / "notes.json").write_text("[1, 2]", encoding="utf-8")
     assert results.read(tmp_path) == [GRID[0]]
 
 
@@ -77,7 +77,7 @@ def test_a_file_with_an_option_that_nobody_knows_is_refused_in_a_line(tmp_path, 
     content = json.loads(as_json(GRID[0]))
     content["config"]["momentum"] = 0.9
     content["sha256"] = results.seal(content)
-    (tmp_path / "run.json").write_text(json.dumps(content))
+    (tmp_path / "run.json").write_text(json.dumps(content), encoding="utf-8")
     assert report_says(tmp_path, capsys).endswith("needs a run of this version's options, got momentum\n")
 
 
@@ -126,7 +126,7 @@ def test_a_csv_file_may_be_older_than_an_option_that_has_a_default(tmp_path):
     rows = [as_row(GRID[0])]
     for lacks, whole in (("l2", True), ("entries", True), ("lr", False)):
         kept = [{name: value for name, value in row.items() if name != lacks} for row in rows]
-        (tmp_path / "runs.csv").write_text(results.csv_text(kept))
+        (tmp_path / "runs.csv").write_text(results.csv_text(kept), encoding="utf-8")
         if whole:
             (run,) = results.read(tmp_path / "runs.csv")
             assert run.config == GRID[0].config
@@ -157,7 +157,7 @@ def test_graphs_from_files_are_told_apart_by_their_edges():
 
 def test_other_columns_are_refused_in_a_line(tmp_path, capsys):
     old = as_csv(GRID).replace(",data,", ",datum,", 1)
-    (tmp_path / "old.csv").write_text(old)
+    (tmp_path / "old.csv").write_text(old, encoding="utf-8")
     said = report_says(tmp_path / "old.csv", capsys)
     assert said.endswith("data version code entries, got a difference in data, datum\n")
 
@@ -180,13 +180,13 @@ def test_a_damaged_csv_file_is_refused_in_a_line(damage, said, tmp_path, capsys)
 
 
 def test_brackets_without_end_are_refused_in_a_line(tmp_path, capsys):
-    (tmp_path / "run.json").write_text("[" * 200_000)
+    (tmp_path / "run.json").write_text("[" * 200_000, encoding="utf-8")
     assert "run.json needs to be JSON, got maximum recursion depth" in report_says(tmp_path, capsys)
 
 
 def test_a_folder_becomes_a_csv_file_and_gives_the_same_table(runs_folder, tmp_path, capsys):
     assert report.main([str(runs_folder), "--format", "runs"]) == 0
-    (tmp_path / "runs.csv").write_text(capsys.readouterr().out)
+    (tmp_path / "runs.csv").write_text(capsys.readouterr().out, encoding="utf-8")
     again = results.read(tmp_path / "runs.csv")
     assert tables.text_table(again) == tables.text_table(results.read(runs_folder))
     assert again[0].config.lr == 0.01

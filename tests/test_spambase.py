@@ -1,8 +1,9 @@
 import gzip
-import os
+from pathlib import Path
 
 import numpy as np
 import pytest
+from platforms import make_pipe
 
 from data_loaders import spambase
 
@@ -46,7 +47,7 @@ def test_a_corrupt_archive_is_refused(tmp_path, monkeypatch, damage):
         spambase.load()
 
 
-@pytest.mark.parametrize("make", [os.mkfifo, os.mkdir])
+@pytest.mark.parametrize("make", [make_pipe, Path.mkdir])
 def test_only_a_regular_file_is_read(tmp_path, make):
     make(tmp_path / "spambase.data")
     with pytest.raises(ValueError, match=r"spambase\.data needs to be a regular file"):

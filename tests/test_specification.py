@@ -30,7 +30,7 @@ every_file = pytest.mark.parametrize("module", SPECIFICATION)
 
 
 def nodes(path, *kinds):
-    return [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, kinds)]
+    return [node for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))) if isinstance(node, kinds)]
 
 
 # --- What it imports ----------------------------------------------------------------------------------------
@@ -177,7 +177,7 @@ def all_plain_runs(file_of_edges):
 @pytest.fixture(scope="module")
 def run_through(tmp_path_factory):
     edges = tmp_path_factory.mktemp("graphs") / "edges.txt"
-    edges.write_text("".join(f"{k} {k + 1}\n" for k in range(6)))
+    edges.write_text("".join(f"{k} {k + 1}\n" for k in range(6)), encoding="utf-8")
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(sys.modules, "cupy", None)  # also where there is a GPU
         return entered(lambda: all_plain_runs(edges))
@@ -187,7 +187,7 @@ def run_through(tmp_path_factory):
 def test_some_plain_run_enters_every_function(module, run_through):
     path = SPECIFICATION[module]
     here = {(line, name) for file, line, name in run_through if file == str(path)}
-    idle = sorted(defined(ast.parse(path.read_text())) - here)
+    idle = sorted(defined(ast.parse(path.read_text(encoding="utf-8"))) - here)
     assert not idle, f"{path.name} has functions that no plain run enters: {idle}"
 
 
@@ -203,7 +203,7 @@ def test_functions_are_short():
 
 def explained(path):
     """How many lines are a docstring or hold a comment, and how many there are; blank ones aside."""
-    text, lines = path.read_text(), set()
+    text, lines = path.read_text(encoding="utf-8"), set()
     for node in nodes(path, ast.Expr):
         if isinstance(node.value, ast.Constant):
             lines |= set(range(node.lineno, node.end_lineno + 1))

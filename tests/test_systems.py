@@ -31,7 +31,7 @@ RUNS = [
 @pytest.fixture
 def runs(systems, tmp_path):
     for i, run in enumerate(RUNS):
-        (tmp_path / f"{i}.json").write_text(as_json(run))
+        (tmp_path / f"{i}.json").write_text(as_json(run), encoding="utf-8")
     for _ in range(2):  # again adds nothing
         assert systems.collect([tmp_path], tmp_path / "new" / "systems.csv") == len(RUNS)
     return read(tmp_path / "new" / "systems.csv")
@@ -47,7 +47,7 @@ def test_a_row_is_a_run(runs):
 def test_a_run_of_another_partition_or_schedule_is_added(systems, runs, tmp_path):
     others = {"partition": "iid"}, {"graph_schedule": "thinned:0.3"}, {"graph_schedule": (((0, 1),),)}
     for i, other in enumerate(others):
-        (tmp_path / f"other{i}.json").write_text(as_json(with_options(RUNS[0], **other)))
+        (tmp_path / f"other{i}.json").write_text(as_json(with_options(RUNS[0], **other)), encoding="utf-8")
     assert systems.collect([tmp_path], tmp_path / "new" / "systems.csv") == len(RUNS) + 3
 
 

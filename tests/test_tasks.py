@@ -44,7 +44,7 @@ def test_no_code_asks_for_an_entry_by_its_name():
     """Tables, not cases: nothing that names an entry is compared with a string."""
     folders = [REFIMPL, REFIMPL / "fast", REFIMPL / "experiments", Path(data_loaders.__file__).parent]
     for path in (path for folder in folders for path in folder.glob("*.py")):
-        for node in ast.walk(ast.parse(path.read_text())):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Compare):
                 sides = [node.left, *node.comparators]
                 names = {getattr(side, "id", getattr(side, "attr", "")) for side in sides}

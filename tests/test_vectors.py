@@ -15,6 +15,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from platforms import make_pipe, needs_full, needs_shell
 
 from refimpl import models, vectors
 
@@ -26,8 +27,10 @@ from functions import FUNCTIONS  # noqa: E402
 from kept_numbers import kept  # noqa: E402
 from schema import problem  # noqa: E402
 
-FILES = {path.stem: json.loads(path.read_text()) for path in sorted(vectors.FOLDER.glob("*.json"))}
-SCHEMA = json.loads((vectors.FOLDER.parent / "schema.json").read_text())
+FILES = {
+    path.stem: json.loads(path.read_text(encoding="utf-8")) for path in sorted(vectors.FOLDER.glob("*.json"))
+}
+SCHEMA = json.loads((vectors.FOLDER.parent / "schema.json").read_text(encoding="utf-8"))
 FAMILIES = (
     "adam affine attacks cnn combine conv2d graphs maxpool2d mlp related round rules sgd softmax_cross_entropy "
     "trajectory weights"
@@ -129,7 +132,8 @@ def test_decimals_round_trip(name):
     """Every number with a point or an exponent is the shortest decimal of its binary64 value."""
     written = []
     json.loads(
-        (vectors.FOLDER / f"{name}.json").read_text(), parse_float=lambda text: written.append(text) or 0.0
+        (vectors.FOLDER / f"{name}.json").read_text(encoding="utf-8"),
+        parse_float=lambda text: written.append(text) or 0.0,
     )
     assert all(repr(float(text)) == text for text in written)
 
@@ -171,7 +175,7 @@ def test_the_files_are_what_the_generator_writes(tmp_path):
     command = [sys.executable, str(GENERATOR / "generate.py"), "--out", str(tmp_path)]
     path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
     subprocess.run(command, check=True, env=os.environ | {"PYTHONPATH": path}, capture_output=True)
-    again = {path.stem: json.loads(path.read_text()) for path in sorted(tmp_path.iterdir())}
+    again = {path.stem: json.loads(path.read_text(encoding="utf-8")) for path in sorted(tmp_path.iterdir())}
     assert list(again) == list(FILES)
     for name, file in FILES.items():
         assert list(vectors.mismatches(file, again[name])) == []
@@ -187,7 +191,7 @@ def test_the_files_are_what_the_generator_writes(tmp_path):
 def test_a_published_number_stays_to_the_last_bit(tmp_path):
     """What the generator adds comes behind it. A number that is not close to the published one is refused."""
     path, published = tmp_path / "rules.json", FILES["rules"]
-    path.write_text(json.dumps(published | {"cases": published["cases"][:2]}))
+    path.write_text(json.dumps(published | {"cases": published["cases"][:2]}), encoding="utf-8")
     again = copy.deepcopy(published)
     first, new = again["cases"][0]["expected"]["w"]["data"], again["cases"][2]["expected"]["w"]["data"]
     first[0], new[0] = np.nextafter(first[0], 9).item(), 8.0
@@ -211,7 +215,7 @@ def answers(name):
 
 def check(tmp_path, content, *options):
     path = tmp_path / "answers.json"
-    path.write_text(content if isinstance(content, str) else json.dumps(content))
+    path.write_text(content if isinstance(content, str) else json.dumps(content), encoding="utf-8")
     return vectors.main(["check", str(path), *options])
 
 
@@ -356,8 +360,8 @@ def test_a_file_that_cannot_be_used_is_one_line_and_status_2(tmp_path, capsys, c
 
 @pytest.mark.parametrize("what", ["answers", "vectors"])
 def test_a_pipe_is_refused_and_not_waited_for(tmp_path, capsys, monkeypatch, what):
-    os.mkfifo(tmp_path / "rules.json")
-    (tmp_path / "answers.json").write_text(json.dumps(answers("rules")))
+    make_pipe(tmp_path / "rules.json")
+    (tmp_path / "answers.json").write_text(json.dumps(answers("rules")), encoding="utf-8")
     asked = {"answers": ["rules.json"], "vectors": ["answers.json", "--vectors", "."]}[what]
     monkeypatch.chdir(tmp_path)
     assert vectors.main(["check", *asked]) == 2
@@ -367,16 +371,20 @@ def test_a_pipe_is_refused_and_not_waited_for(tmp_path, capsys, monkeypatch, wha
 @pytest.mark.parametrize("content", [{}, {"version": 1, "cases": [{"id": "a"}], "errors": []}])
 def test_a_folder_of_other_files_is_refused_in_a_line(tmp_path, capsys, content):
     (tmp_path / "other").mkdir()
-    (tmp_path / "other" / "rules.json").write_text(json.dumps(content))
+    (tmp_path / "other" / "rules.json").write_text(json.dumps(content), encoding="utf-8")
     assert check(tmp_path, answers("rules"), "--vectors", str(tmp_path / "other")) == 2
     said = capsys.readouterr().err
     assert "rules.json needs to be a vector file, but has no '" in said
     assert said.count("\n") == 1
 
 
+@needs_shell
 @pytest.mark.parametrize(
     ("redirection", "status", "said"),
-    [("| true", 141, ""), (">/dev/full", 2, "[Errno 28] No space left on device\n")],
+    [
+        ("| true", 141, ""),
+        pytest.param(">/dev/full", 2, "[Errno 28] No space left on device\n", marks=needs_full),
+    ],
 )
 def test_the_command_ends_quietly_where_nothing_can_be_printed(tmp_path, redirection, status, said):
     many = f"{vectors.FOLDER}/rules.json " * 20

@@ -95,13 +95,15 @@ def test_the_board_counts_work_by_what_is_known_of_each_kind(tmp_path):
     assert (share, left >= 0) == (0, False)
     board.finished[runs["local"]] = result(runs["local"], 6.0)
     facts = {"share": 0.5, "epoch": 3, "worst": 0.8125, "pace": 10.0}
-    watch.path_of(files[runs["adaptive"]]).write_text(json.dumps(facts))
-    watch.path_of(files[runs["krum"]]).write_text("half a li")  # being written
+    watch.path_of(files[runs["adaptive"]]).write_text(json.dumps(facts), encoding="utf-8")
+    watch.path_of(files[runs["krum"]]).write_text("half a li", encoding="utf-8")  # being written
     of_sgp = 6 * (10 + 1) / 2
     work, rest = 60 + 6 + 6 + of_sgp, 30 + 6 + of_sgp
     assert board.estimate() == pytest.approx((1 - rest / work, rest / 2))
     assert board.line() == board.line(1) == "1/4, 34 seconds left; adaptive_alie_seed0 4/6 worst 0.81"
-    watch.path_of(files[runs["sgp"]]).write_text(json.dumps({"share": 0.0, "epoch": 0, "worst": None}))
+    watch.path_of(files[runs["sgp"]]).write_text(
+        json.dumps({"share": 0.0, "epoch": 0, "worst": None}), encoding="utf-8"
+    )
     assert sorted(board.line().split("; ")[1:]) == ["adaptive_alie_seed0 4/6 worst 0.81", "sgp_alie_seed0 1/6"]
     assert len(board.line(1).split("; ")) == 2  # one of the two, in turn
 
@@ -124,7 +126,7 @@ def test_results_that_are_there_already_tell_how_long_the_others_take(tmp_path, 
 
 
 def slowly(path, facts, found, seconds=1.0):
-    watch.path_of(path).write_text(json.dumps(facts))
+    watch.path_of(path).write_text(json.dumps(facts), encoding="utf-8")
     time.sleep(seconds)
     yield found
 
@@ -180,7 +182,7 @@ def test_a_dry_run_prints_the_grid_and_its_rounds_and_writes_nothing(tmp_path, c
 def test_a_dry_run_tells_the_time_from_runs_of_the_same_kind_in_the_folder(tmp_path, capsys):
     some = config(rule="krum", attack="arbitrary", epochs=6, graph="complete")
     one = grid.run_to_file(some, grid.path_of(some, tmp_path), None, 1, {})
-    (tmp_path / "other.json").write_text("{}")
+    (tmp_path / "other.json").write_text("{}", encoding="utf-8")
     lines = dry_run(tmp_path, capsys)
     assert lines[3] == f"krum             arbitrary: 1 to run, about {round(one.seconds)} second" + (
         "" if round(one.seconds) == 1 else "s"

@@ -10,11 +10,13 @@ from typing import Any
 
 from refimpl.vectors import InputError
 
+# Elsewhere a fork breaks the system's own BLAS (macOS), or there is none (Windows).
+START = "fork" if sys.platform == "linux" else "spawn"
+
 
 def in_a_child(compute: Callable[..., Any], *arguments: Any) -> Any:
     """What `compute` returns in a child process. Raises its InputError, or one if the child ends in silence."""
-    linux = sys.platform == "linux"  # elsewhere a fork breaks the system's own BLAS
-    context = multiprocessing.get_context("fork") if linux else multiprocessing.get_context("spawn")
+    context: Any = multiprocessing.get_context(START)
     receives, sends = context.Pipe(duplex=False)
     child = context.Process(target=_work, args=(sends, compute, *arguments))
     with warnings.catch_warnings():  # Python 3.12 warns of threads; BLAS's own know how to be forked

@@ -3,6 +3,8 @@
 import contextlib
 import itertools
 import secrets
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 
@@ -11,12 +13,28 @@ def write(path: Path, content: str | bytes) -> None:
     part = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")  # others may be writing the same file
     try:
         part.write_bytes(content.encode() if isinstance(content, str) else content)
-        part.replace(path)
+        patiently(lambda: part.replace(path))
     except OSError as error:
         raise OSError(error.errno, error.strerror or str(error), str(path)) from None
     finally:
         with contextlib.suppress(OSError):
             part.unlink()
+
+
+def remove(path: Path) -> None:
+    """Removes the file, if it is there and can be removed: what it was for is over."""
+    with contextlib.suppress(OSError):
+        patiently(path.unlink)
+
+
+def patiently(rename: Callable[[], object]) -> None:
+    """Calls it again for a second while it is not permitted: on Windows not while somebody reads the file."""
+    for _ in range(20):
+        with contextlib.suppress(PermissionError):
+            rename()
+            return
+        time.sleep(0.05)
+    rename()
 
 
 def make_folder(path: Path) -> None:

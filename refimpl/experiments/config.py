@@ -6,6 +6,7 @@ from refimpl.attacks import ATTACKS
 
 Edges = tuple[tuple[int, int], ...]
 MOST_BYTES = 80  # of a name: a file has two of them and a little more in its own, of 255 at most
+NOT_IN_FILES = '/\\:*?"<>|'  # by the rules of Windows: results may go there
 
 
 @dataclass(frozen=True)
@@ -37,8 +38,9 @@ class Config:
     def __post_init__(self) -> None:
         """Raises ValueError if a name from the user's tables cannot stand in the name of a file."""
         for name in (self.task, self.rule, self.attack):
-            if not name.isprintable() or set(name) & set("/\\") or not 0 < len(name.encode()) <= MOST_BYTES:
-                needs = f"a name of 1 to {MOST_BYTES} bytes, printable and without / or \\"
+            characters = name.isprintable() and not set(name) & set(NOT_IN_FILES)
+            if not characters or not 0 < len(name.encode()) <= MOST_BYTES:
+                needs = f"a name of 1 to {MOST_BYTES} bytes, printable and without {NOT_IN_FILES}"
                 raise ValueError(f"results are filed under {needs}, got {name!r}")
 
     @property

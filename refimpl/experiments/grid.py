@@ -20,7 +20,7 @@ import joblib
 import refimpl
 from refimpl import arrays, train
 from refimpl.experiments import checkpoints, results, watch
-from refimpl.experiments.atomic import set_aside, write
+from refimpl.experiments.atomic import remove, set_aside, write
 from refimpl.experiments.config import Config
 from refimpl.experiments.fingerprint import Origin, fingerprint, origin_of
 from refimpl.experiments.registry import Entries, at_home, entries, installed
@@ -148,7 +148,7 @@ def run_to_file(config: Config, path: Path, data_dir: str | None, threads: int, 
         result = run(config, data_dir, threads, path)
     write(path, results.as_json(result))
     for beside in (checkpoints.path_of(path), watch.path_of(path)):
-        beside.unlink(missing_ok=True)
+        remove(beside)
     return result
 
 

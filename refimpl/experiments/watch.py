@@ -17,7 +17,7 @@ from typing import Any
 from data_loaders.download import progress_bar
 from refimpl import train
 from refimpl.attacks import ATTACKS
-from refimpl.experiments.atomic import write
+from refimpl.experiments.atomic import remove, write
 from refimpl.experiments.config import Config
 from refimpl.experiments.results import RunResult
 from refimpl.experiments.tasks import method_of
@@ -99,7 +99,7 @@ class Board:
         self.files, self.jobs, self.before = files, jobs, list(before)
         self.finished: dict[Config, RunResult] = {}
         for path in files.values():
-            path_of(path).unlink(missing_ok=True)  # of a command that was stopped
+            remove(path_of(path))  # of a command that was stopped
 
     def running(self) -> dict[Config, dict[str, Any]]:
         """What the runs under way have written."""
@@ -107,7 +107,7 @@ class Board:
         for config, path in self.files.items():
             if config not in self.finished:
                 with contextlib.suppress(OSError, ValueError):
-                    found[config] = json.loads(path_of(path).read_text())
+                    found[config] = json.loads(path_of(path).read_text(encoding="utf-8"))
         return found
 
     def estimate(self) -> tuple[float, float]:

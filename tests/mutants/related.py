@@ -18,7 +18,7 @@ from refimpl.related.systems import SYSTEMS
 FILES = {
     name: path.stem
     for path in Path(__file__).parents[1].glob("test_related*.py")
-    for name in re.findall(r"^def (test_\w+)", path.read_text(), re.MULTILINE)
+    for name in re.findall(r"^def (test_\w+)", path.read_text(encoding="utf-8"), re.MULTILINE)
 }
 
 

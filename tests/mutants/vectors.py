@@ -20,7 +20,7 @@ from refimpl.related.rounds import SystemRound, gradients, heard, steps
 from refimpl.related.systems import SYSTEMS
 from refimpl.vectors import FOLDER
 
-FILES = [json.loads(path.read_text()) for path in sorted(FOLDER.glob("*.json"))]
+FILES = [json.loads(path.read_text(encoding="utf-8")) for path in sorted(FOLDER.glob("*.json"))]
 CASES = {f"{file['name']}/{case['id']}": case for file in FILES for case in [*file["cases"], *file["errors"]]}
 
 

@@ -39,7 +39,7 @@ def main() -> None:
     folder.mkdir(parents=True, exist_ok=True)
     for name, content in FILES.items():
         path = folder / f"{name}.json"
-        path.write_text(text(kept(encode(content), path)) + "\n")
+        path.write_text(text(kept(encode(content), path)) + "\n", encoding="utf-8", newline="\n")
     count = sum(len(content["cases"]) + len(content["errors"]) for content in FILES.values())
     print(f"{len(FILES)} files, {count} cases in {folder}")
 

@@ -13,7 +13,7 @@ def kept(content: dict, path: Path) -> dict:
     """
     if not path.exists():
         return content
-    published = json.loads(path.read_text())
+    published = json.loads(path.read_text(encoding="utf-8"))
     numbers = {case["id"]: case["expected"] for case in published["cases"]}
     again = {"cases": [case for case in content["cases"] if case["id"] in numbers]}
     changed = list(vectors.mismatches(published | {"errors": []}, again))
