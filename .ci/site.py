@@ -1,9 +1,10 @@
 """What mkdocs.yml cannot say: pages that are not in docs/, and links that leave it.
 
-README.md is the first page of the site; CONTRIBUTING.md and CHANGELOG.md are pages too. Whatever else a page
-links to outside of docs/ is copied into the site: as it is if a browser shows it, otherwise as text.
+README.md is the first page of the site; CONTRIBUTING.md, CHANGELOG.md and the notebook are pages too. Whatever
+else a page links to outside of docs/ is copied into the site: as it is if a browser shows it, else as text.
 """
 
+import json
 import posixpath
 import re
 from pathlib import Path
@@ -15,6 +16,7 @@ PAGES = {  # by their place here, that in the site
     "README.md": "index.md",
     "CONTRIBUTING.md": "CONTRIBUTING.md",
     "CHANGELOG.md": "CHANGELOG.md",
+    "examples/tutorial.ipynb": "tutorial.md",
 }
 SHOWN = {".html", ".js", ".mjs"}
 THE_PAGE = "examples/port/index.html"
@@ -24,11 +26,29 @@ LINK = re.compile(r"(?<=\]\()[^()#:\s]+(?=[)#])")
 def on_files(files, config):
     """MkDocs calls this with the files of docs/."""
     for source, uri in PAGES.items():
-        files.append(File.generated(config, uri, abs_src_path=str(ROOT / source)))
+        path = ROOT / source
+        made = {"content": page_of(path)} if path.suffix == ".ipynb" else {"abs_src_path": str(path)}
+        files.append(File.generated(config, uri, **made))
     page = (ROOT / THE_PAGE).read_text(encoding="utf-8").replace("../../README.md", "../../index.html")
     files.append(File.generated(config, THE_PAGE, content=page))
     copied("examples/port/resilient.js", files, config)  # which it loads
     return files
+
+
+def page_of(path):
+    """A notebook as Markdown: its text, its code, and below each cell what is kept of its output."""
+    parts = []
+    for cell in json.loads(path.read_text(encoding="utf-8"))["cells"]:
+        source = "".join(cell["source"])
+        parts.append(source if cell["cell_type"] == "markdown" else f"```python\n{source}\n```")
+        for output in cell.get("outputs", ()):
+            found = output.get("data") or {"text/plain": output["text"]}
+            if "image/png" in found:
+                png = "".join(found["image/png"]).replace("\n", "")
+                parts.append(f"![What the code above draws](data:image/png;base64,{png})")
+            else:
+                parts.append(f"```text\n{''.join(found['text/plain']).rstrip()}\n```")
+    return "\n\n".join(parts)
 
 
 def on_page_markdown(markdown, page, config, files):

@@ -30,9 +30,9 @@ def runs(tmp_path_factory):
 
 
 def test_functions_are_run_beside_names(runs):
-    found = {(run.config.rule, run.config.attack, run.config.seed) for run in runs}
+    found = [(run.config.rule, run.config.attack, run.config.seed) for run in runs]
     names = [("adaptive", "none"), ("adaptive", "shout"), ("half_way", "none"), ("half_way", "shout")]
-    assert found == {(*pair, seed) for pair in names for seed in (0, 1)}
+    assert found == [(*pair, seed) for pair in names for seed in (0, 1)]
     assert "half_way" not in RULES
     assert "shout" not in ATTACKS
 
@@ -41,7 +41,7 @@ def test_a_table_knows_the_caller_s_own_rules_after_the_runs(runs):
     lines = runs.table().splitlines()
     assert [line.split()[0] for line in lines if " own " in line] == ["adaptive", "half_way"]
     assert "shout" in lines[0]
-    assert str(runs) == runs.table()
+    assert str(runs) == repr(runs) == runs.table()
     assert runs.table("highest_loss") != runs.table()
 
 
@@ -65,6 +65,31 @@ def test_a_figure_is_drawn(runs, tmp_path):
     path = runs.figure(tmp_path / "mine")
     assert path == tmp_path / "mine.png"
     assert path.read_bytes().startswith(b"\x89PNG")
+
+
+def test_trust_is_drawn(runs, tmp_path):
+    pytest.importorskip("matplotlib", reason="matplotlib is an extra")
+    assert runs.trust(tmp_path / "trust").read_bytes().startswith(b"\x89PNG")
+
+
+def test_the_order_is_that_of_the_call_whatever_is_there_already(tmp_path):
+    options = {"attacks": ["none"], "out": tmp_path, **QUICK}
+    refimpl.run(rules=["local"], **options)
+    runs = refimpl.run(rules=["average", "local"], **options)
+    assert [run.config.rule for run in runs] == ["average", "local"]
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"rules": {"mine": lambda W: W.mean()}}, r"needs to return an array of shape \(\d+,\), got \(\)"),
+        ({"rules": {"mine": lambda risks: risks}}, r"shape \(\d+,\), got \(10,\)"),
+        ({"attacks": {"mine": lambda own: own[:, 0]}}, r"shape \(\d+,\) or \(3, \d+\), got \(3,\)"),
+    ],
+)
+def test_a_result_of_another_shape_is_refused(given, message, tmp_path):
+    with pytest.raises(ValueError, match=message):
+        refimpl.run(**{"rules": ["average"], "attacks": ["none"], "out": tmp_path, **QUICK} | given)
 
 
 def test_the_command_line_computes_the_same(tmp_path):

@@ -10,6 +10,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
 
+import numpy as np
+
 from refimpl.aggregate import Rule
 from refimpl.attacks import Attack
 from refimpl.experiments import cli, figures, options, registry, tables
@@ -22,7 +24,10 @@ Choice = Iterable[Any] | Mapping[str, Any]  # of names, functions, entries
 
 
 class Runs(list[RunResult]):
-    """The results of some runs. Each has its `config`, `history`, `weights_at` by epoch, and `accuracy`."""
+    """The results of some runs, by rule, then by attack, then by seed, in the order of the call.
+
+    Each has its `config`, `history`, `weights_at` by epoch, and `accuracy`.
+    """
 
     def __init__(self, results: Iterable[RunResult], mine: Entries) -> None:
         """`mine` are the caller's own rules and attacks, which no table knows after the runs."""
@@ -56,10 +61,22 @@ class Runs(list[RunResult]):
         """
         png = Path(path).with_suffix(".png")
         with added(self.mine):
-            figures.figure(self, TASKS[self[0].config.task].title, png)
+            figures.figure(self, self.title, png)
         return png
 
-    def __str__(self) -> str:
+    def trust(self, path: str | Path, rule: str = "adaptive") -> Path:
+        """Draws the weights that a rule gave after some epochs, a row per attack. Otherwise as `figure`."""
+        png = Path(path).with_suffix(".png")
+        with added(self.mine):
+            figures.trust(self, rule, self.title, png)
+        return png
+
+    @property
+    def title(self) -> str:
+        """The name of the task."""
+        return TASKS[self[0].config.task].title
+
+    def __repr__(self) -> str:
         return self.table()
 
 
@@ -91,7 +108,8 @@ def run(
         runs = cli.prepare(args.task, args)
         run_all, jobs, threads = cli.machine(args)
         make_folder(args.out)
-        return Runs(cli.run_grid(runs, args.out, jobs, args.data_dir, threads, run_all), new)
+        results = cli.run_grid(runs, args.out, jobs, args.data_dir, threads, run_all)
+        return Runs(sorted(results, key=lambda result: runs.index(result.config)), new)
 
 
 @contextlib.contextmanager
@@ -141,20 +159,22 @@ def entries(choice: Choice, kind: str, entry_of: Callable[[str, Callable], Any])
 
 def rule_of(name: str, function: Callable) -> Rule:
     """The entry of a rule that is given as a function."""
-    compute, asked = by_name(function, ("W", "risks", "own", "f"))
+    compute, asked = by_name(function, ("W", "risks", "own", "f"), (1,))
     return Rule(compute, inspect.getdoc(function) or "a rule", "-", name, scores="risks" in asked)
 
 
 def attack_of(name: str, function: Callable) -> Attack:
     """The entry of an attack that is given as a function."""
-    send, _ = by_name(function, ("own", "honest", "signals"))
+    send, _ = by_name(function, ("own", "honest", "signals"), (1, 2))
     return Attack(send, inspect.getdoc(function) or "an attack", "-", name)
 
 
-def by_name(function: Callable, names: tuple[str, ...]) -> tuple[Callable, tuple[str, ...]]:
+def by_name(
+    function: Callable, names: tuple[str, ...], axes: tuple[int, ...]
+) -> tuple[Callable, tuple[str, ...]]:
     """A function of all these arguments, and the names of those that it hands on, as `function` asks for them.
 
-    Raises ValueError if it has others without a default.
+    Its result has one of these numbers of axes. Raises ValueError if it has other arguments without a default.
     """
     parameters = inspect.signature(function).parameters
     needed = [name for name, p in parameters.items() if p.default is p.empty]
@@ -163,9 +183,20 @@ def by_name(function: Callable, names: tuple[str, ...]) -> tuple[Callable, tuple
             f"{function.__name__} needs parameters among {', '.join(names)}, got {', '.join(strange)}"
         )
     asked = tuple(name for name in names if name in parameters)
-    return partial(call_by_name, function, names, asked), asked
+    return partial(call_by_name, function, names, asked, axes), asked
 
 
-def call_by_name(function: Callable, names: tuple[str, ...], asked: tuple[str, ...], *values: Any) -> Any:
-    """Calls the function with the values whose names it asks for."""
-    return function(**{name: value for name, value in zip(names, values, strict=True) if name in asked})
+def call_by_name(
+    function: Callable, names: tuple[str, ...], asked: tuple[str, ...], axes: tuple[int, ...], *values: Any
+) -> Any:
+    """Calls the function with the values whose names it asks for.
+
+    Raises ValueError unless the result has the shape of the first value or of a row of it, as `axes` allow: a
+    number would silently become a model whose entries are all equal.
+    """
+    result = function(**{name: value for name, value in zip(names, values, strict=True) if name in asked})
+    shapes = [values[0].shape[-count:] for count in axes]
+    if (got := np.shape(result)) not in shapes:
+        needs = " or ".join(map(str, shapes))
+        raise ValueError(f"{function.__name__} needs to return an array of shape {needs}, got {got}")
+    return result
