@@ -40,9 +40,9 @@ def test_inputs_are_made_small_and_stay_possible(kind):
     said = judge(VARIANTS[kind][0].compute, kind, strict=True)
     assert said.difference.case == "the smallest input found"
     inputs = {name: read(value) for name, value in said.difference.inputs.items()}
-    assert sum(np.size(value) for value in inputs.values()) <= 8
+    assert sum(np.size(value) for value in inputs.values()) <= 10
     assert said.difference.expected != said.difference.answer
-    if "graph" in inputs:
+    if kind == "metropolis-weights":
         assert inputs["graph"] == np.transpose(inputs["graph"]).tolist()
     if "weights" in inputs:
         assert sum(inputs["weights"]) == pytest.approx(1)
@@ -66,7 +66,7 @@ def test_an_example_has_an_attacker_and_small_whole_numbers(kind, name):
 def test_every_line_of_arithmetic_belongs_to_a_definition():
     helpers = {"num", "total", "listed", "mean_of", "quiet"}
     functions = {name for name in vars(arithmetic) if callable(getattr(arithmetic, name)) and name[0] != "_"}
-    assert functions - helpers == {kind.define.__name__ for kind in KINDS.values()} - {"round_"}
+    assert functions - helpers < {kind.define.__name__ for kind in KINDS.values()}
 
 
 def test_a_tie_is_no_example_of_another_choice():

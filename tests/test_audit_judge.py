@@ -28,7 +28,7 @@ def test_the_definition_is_right(kind):
     assert (said.status, said.verdict) == (report.RIGHT, "right"), said
     assert said.agreement.ordinary.of >= 50
     assert not [note for note in said.notes if "no, in" in note or "writes" in note or "changes" in note], said
-    assert kind in ("alie-z", "metropolis-weights", "round") or said.groups["float32"].of > 0
+    assert kind in ("alie-z", "metropolis-weights", "push-weights", "round") or said.groups["float32"].of > 0
 
 
 def single(value):

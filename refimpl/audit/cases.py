@@ -122,16 +122,17 @@ def of_size(rng: np.random.Generator, n: int, f: int, grid: int, lost: int) -> I
         yield HOSTILE, hostile(rng, W, 1)
 
 
-def neighbourhoods(least: Callable[[int], int]) -> Drawn:
-    """(W, f) with n >= least(f), of which f may be hostile."""
+def neighbourhoods(least: Callable[[int], int], most: int = 49) -> Drawn:
+    """(W, f) with least(f) <= n <= most, of which f may be hostile."""
     rng = rng_of("neighbourhoods")
     sizes = [(least(f) + extra, f) for f in range(4) for extra in range(4)]
     larger = [(least(f) + f % 3, f) for f in (4, 5, 6, 8, 10)]
     for n, f in [*sizes, *sizes, *larger, (12, 0), (25, 0), (30, 13), (49, 1), (47, 3), (31, 5)]:
-        for group, W in of_size(rng, n, f, 2, f):
-            yield group, (W, f)
+        if least(f) <= n <= most:
+            for group, W in of_size(rng, n, f, 2, f):
+                yield group, (W, f)
     for n, d in WIDE:
-        yield from ((LARGE, (spread(rng, n, d), f)) for f in range(n // 5 + 1))
+        yield from ((LARGE, (spread(rng, n, d), f)) for f in range(n // 5 + 1) if least(f) <= n <= most)
 
 
 def models(lost: Callable[[int], int], grid: int = 2) -> Drawn:
@@ -173,6 +174,46 @@ def signalled() -> Drawn:
     for group, (W, _) in honest((1.0,)):
         if group != FAR:
             yield group, (W, rng.uniform(-0.5, 0.5, W.shape).round(3).astype(W.dtype))
+
+
+# --- Models, one of which is the receiver's -------------------------------------------------------------------
+
+
+def received(least: Callable[[int], int]) -> Drawn:
+    """(W, own, f)."""
+    rng = rng_of("received")
+    for group, (W, f) in neighbourhoods(least, most=20):
+        yield group, (W, int(rng.integers(len(W))), f)
+
+
+def received_with_weights(least: Callable[[int], int]) -> Drawn:
+    """(W, own, weights, f)."""
+    rng = rng_of("received with weights")
+    for group, (W, own, f) in received(least):
+        yield group, (W, own, weights_of(rng, W), f)
+
+
+def received_with_risks() -> Drawn:
+    """(W, own, risks, count)."""
+    rng = rng_of("received with risks")
+    for group, (W, own, f) in received(lambda f: 2 * f + 2):
+        risks = rng.choice([0.2, 0.4, 0.41, 0.8, 1.6], len(W)).astype(W.dtype)
+        yield group, (W, own, risks, len(W) - 1 - f)
+
+
+def received_with_radius() -> Drawn:
+    """(W, own, weights, tau); of hostile models, those that can be told by their numbers alone."""
+    rng = rng_of("received with radius")
+    for group, (W, own, _) in received(lambda f: 2 * f + 2):
+        tau = 5e-5 if group == FAR else float(rng.choice([0.1, 1.0, 3.0, 10.0]))
+        if not (abs(W) == 1e9).any():
+            yield group, (W, own, weights_of(rng, W), tau)
+
+
+def weights_of(rng: np.random.Generator, W: np.ndarray) -> np.ndarray:
+    """Positive weights that sum to 1, one per model."""
+    c = rng.integers(1, 9, len(W))
+    return (c / c.sum()).astype(W.dtype)
 
 
 # --- Risks and weights --------------------------------------------------------------------------------------
@@ -265,6 +306,26 @@ def networks() -> Drawn:
             yield "at random", (graphs.erdos_renyi(n, p, rng),)
 
 
+def directed() -> Drawn:
+    """(graph,), some edges of which go one way only."""
+    rng = rng_of("directed")
+    for n in [*range(1, 9), *MANY]:
+        yield "one-way ring", (np.eye(n, dtype=bool) | np.roll(np.eye(n, dtype=bool), 1, axis=0),)
+        for p in (0.2, 0.5, 0.8):
+            yield "at random", (np.eye(n, dtype=bool) | (rng.random((n, n)) < p),)
+
+
+def entries() -> Drawn:
+    """(x, k)."""
+    rng = rng_of("entries")
+    for d in [*[*range(1, 9)] * 4, *MANY, 300]:
+        k, x = int(rng.integers(1, d + 1)), (2 * rng.normal(size=d)).round(3)
+        yield "all" if k == d else "some", (x, k)
+        yield "positive", (abs(x), k)
+        yield "ties", (rng.integers(-2, 3, d).astype(float), k)
+        yield "float32", (x.astype(np.float32), k)
+
+
 # --- Vectors ----------------------------------------------------------------------------------------------
 
 
@@ -327,8 +388,8 @@ def translated(W: np.ndarray) -> np.ndarray:
 
 
 def order(seed: int, n: int) -> np.ndarray:
-    """A permutation of n models, without the symmetry of a reversal."""
-    return np.random.default_rng(seed).permutation(n)
+    """A permutation of n models: for seed 0 a reversal, which turns every tie of two, else without symmetry."""
+    return np.random.default_rng(seed).permutation(n) if seed else np.arange(n)[::-1]
 
 
 def shuffled(seed: int, array: np.ndarray) -> np.ndarray:
@@ -355,12 +416,24 @@ ROWS = "rows independent of each other"
 
 
 def in_orders(name: str, inputs: Callable[..., Inputs], answer: Callable[..., Any]) -> tuple[Relation, ...]:
-    """The relation of this name for three orders; both functions take the seed of an order first."""
-    return tuple(Relation(name, partial(inputs, seed), partial(answer, seed)) for seed in range(3))
+    """The relation of this name for four orders; both functions take the seed of an order first."""
+    return tuple(Relation(name, partial(inputs, seed), partial(answer, seed)) for seed in range(4))
 
 
 ORDER_OF_MODELS = in_orders(ORDER, lambda s, W, *rest: (shuffled(s, W), *rest), lambda s, w: w)
 OF_MODELS = (*ORDER_OF_MODELS, Relation(TRANSLATION, lambda W, *rest: (translated(W), *rest), translated))
+OF_RECEIVED = (
+    *in_orders(
+        ORDER,
+        lambda s, W, own, *rest: (
+            shuffled(s, W),
+            int(np.argsort(order(s, len(W)))[own]),
+            *(shuffled(s, v) if np.ndim(v) else v for v in rest),
+        ),
+        lambda s, w: w,
+    ),
+    OF_MODELS[-1],
+)
 OF_WEIGHTED_MODELS = (
     *in_orders(ORDER, both_shuffled, lambda s, w: w),
     Relation(TRANSLATION, lambda c, W: (c, translated(W)), translated),
@@ -379,5 +452,6 @@ OF_LOGITS = (
     Relation("independent of a constant in the logits", lambda z, y: (z + 4, y), unchanged),
     *OF_TWO_ROWS,
 )
+OF_ENTRIES = (Relation("moves with the scale of the entries", lambda x, k: (-4 * x, k), lambda x: -4 * x),)
 OF_PARAMETERS = (Relation("moves with the parameters", lambda w, *rest: (w + 2, *rest), lambda w: w + 2),)
 OF_WORKERS = in_orders("moves with the workers' numbers", lambda s, A: (renumbered(s, A),), renumbered)

@@ -17,7 +17,7 @@ SIMPLE = {"f": (0, 1, 2, 3, -1, 4, 5, -2, 0.5), "i": range(10), "b": ()}  # by d
 AXES = {  # what the axes of an argument count: an index is left out of all arguments that have the axis
     **dict.fromkeys(("risks", "weights", "y"), "n"),
     **dict.fromkeys(("W", "honest", "signals"), "nd"),
-    **dict.fromkeys(("w", "g"), "d"),
+    **dict.fromkeys(("w", "g", "x"), "d"),
     "z": "nc",
     "gradients": "Td",
     "graph": "nn",

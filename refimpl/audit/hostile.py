@@ -27,8 +27,9 @@ def fate(kind: Kind, case: Case, value: Any) -> str:
     given = dict(zip(kind.arguments, case.inputs, strict=False))
     if "setting" in given:  # of a round, the normal workers' models
         return SURVIVES if np.isfinite(value["W"][given["setting"].normal]).all() else PROPAGATES
-    captured = weighs_the_lost if "risks" in given else chosen_or_outside
-    if captured(given, value, kind.selects):
+    if "W" in given and chosen_or_outside(given["W"], value, kind.selects):
+        return CAPTURED
+    if "W" not in given and "risks" in given and weighs_the_lost(given, value):
         return CAPTURED
     return SURVIVES if np.isfinite(value).all() else PROPAGATES
 
@@ -47,16 +48,15 @@ def from_the_honest(W: np.ndarray) -> np.ndarray:
     return np.all(abs(W) < HUGE, axis=1)
 
 
-def weighs_the_lost(given: dict[str, Any], c: np.ndarray, _: bool) -> bool:
+def weighs_the_lost(given: dict[str, Any], c: np.ndarray) -> bool:
     """Whether another worker's model has weight though its risk is not finite, and some risk is."""
     lost = ~np.isfinite(given["risks"])
     others = np.arange(len(lost)) != given.get("own", -1)
     return not lost.all() and bool((c[lost & others] > 0).any())
 
 
-def chosen_or_outside(given: dict[str, Any], w: np.ndarray, selects: bool) -> bool:
+def chosen_or_outside(W: np.ndarray, w: np.ndarray, selects: bool) -> bool:
     """Whether the answer is one of the attackers' models, or finite and outside of the honest ones' box."""
-    W = given["W"]
     honest = from_the_honest(W)
     if selects:
         return any(np.array_equal(w, row, equal_nan=True) for row in W[~honest])

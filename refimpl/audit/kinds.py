@@ -16,6 +16,7 @@ from refimpl import aggregate, attacks, layers, optim
 from refimpl.arrays import quiet
 from refimpl.audit import cases, rounds
 from refimpl.audit.cases import (
+    FAR,
     HOSTILE,
     NUDGE,
     Case,
@@ -27,7 +28,8 @@ from refimpl.audit.cases import (
     tolerances,
     vectors_of,
 )
-from refimpl.related.mixing import metropolis_weights
+from refimpl.related import rules
+from refimpl.related.mixing import metropolis_weights, push_weights, top_k
 
 
 class Kind(NamedTuple):
@@ -42,6 +44,7 @@ class Kind(NamedTuple):
     """(the definition's name, its arguments' names) -> the cases among the shipped vectors"""
     relations: tuple[Relation, ...] = ()
     selects: bool = False  # is the answer one of the models?
+    chooses: bool = False  # does it choose models or values, with ties for which its source has no rule?
     atol: float = 0.0  # the least that is asked, where that is more than of other kinds
     steps: Callable[[Any], dict[str, Any]] | None = None  # of a round: what was returned -> its steps by name
 
@@ -84,6 +87,28 @@ def steps_along(step: Callable, w: np.ndarray, gradients: np.ndarray, mu: float)
     return w
 
 
+def geometric_median(W: np.ndarray) -> np.ndarray:
+    return rules.geometric_median(W)
+
+
+def mozi(W: np.ndarray, own: int, risks: np.ndarray, count: int) -> np.ndarray:
+    return rules.mozi(W, own, risks, count)
+
+
+def with_one_median() -> Drawn:
+    """(W,) whose geometric median is a single point, which 80 of Weiszfeld's steps reach; none far away."""
+    for group, (W,) in cases.models(lambda n: (n - 1) // 2):
+        if group == HOSTILE or (group != FAR and one_median(W)):
+            yield group, (W,)
+
+
+def one_median(W: np.ndarray) -> bool:
+    """Whether there is one, found in time. Between the middle two of a line, any point is as good."""
+    after_1000 = rules.geometric_median(W, 1000, 1e-8)
+    single = len(W) % 2 == 1 or np.linalg.matrix_rank(W - W[0]) > 1
+    return bool(single and np.allclose(geometric_median(W), after_1000, rtol=0, atol=1e-4))
+
+
 def sgd_vectors(function: str, arguments: tuple[str, ...]) -> Iterator[Case]:
     """The vectors of SGD, whose models are matrices, with one worker's rows made flat."""
     for case in vectors_of("sgd")(function, ("W", "G", "lr")):
@@ -104,6 +129,8 @@ def adam_vectors(function: str, arguments: tuple[str, ...]) -> Iterator[Case]:
 
 _weights = functools.partial(Kind, returns="(n,)", vectors=vectors_of("weights"), relations=cases.OF_RISKS)
 _rule = functools.partial(Kind, vectors=vectors_of("rules"), relations=cases.OF_MODELS)
+_related = functools.partial(Kind, vectors=vectors_of("related"), relations=cases.OF_MODELS)
+_received = functools.partial(Kind, vectors=vectors_of("related"), relations=cases.OF_RECEIVED)
 _attack = functools.partial(Kind, vectors=vectors_of("attacks"))
 
 KINDS: dict[str, Kind] = {
@@ -159,6 +186,64 @@ KINDS: dict[str, Kind] = {
         reference="Blanchard et al. 2017",
         draw=lambda: cases.neighbourhoods(lambda f: 2 * f + 3),
         selects=True,
+    ),
+    "geometric-median": Kind(
+        geometric_median,
+        about="the point with the least sum of Euclidean distances to the models, to 1e-3",
+        reference="Weiszfeld 1937",
+        draw=with_one_median,
+        relations=cases.OF_MODELS,
+        atol=1e-3,  # no iteration ends at the point itself
+    ),
+    "multi-krum": _related(
+        rules.multi_krum,
+        about="the mean of the n - f - 2 models with the best scores of Krum",
+        reference="Blanchard et al. 2017, with the largest m",
+        draw=lambda: cases.neighbourhoods(lambda f: 2 * f + 3, most=25),
+        chooses=True,
+    ),
+    "bulyan": _related(
+        rules.bulyan,
+        about="n - 2f models picked one by one by Krum among those left; of these, by coordinate, the mean of "
+        "the n - 4f values nearest to the median",
+        reference="El-Mhamdi et al. 2018",
+        draw=lambda: cases.neighbourhoods(lambda f: 4 * f + 3, most=19),
+        chooses=True,
+    ),
+    "mda": _related(
+        rules.minimum_diameter_average,
+        about="the mean of those n - f models whose largest distance from each other is the smallest",
+        reference="El-Mhamdi et al. 2021",
+        draw=lambda: cases.neighbourhoods(lambda f: 2 * f + 1, most=12),
+        chooses=True,
+    ),
+    "own-trimmed-mean": _received(
+        rules.own_trimmed_mean,
+        about="by coordinate, the mean of one's own value and the others' without their f lowest and f highest",
+        reference="BRIDGE-T, Fang et al. 2022",
+        draw=lambda: cases.received(lambda f: 2 * f + 2),
+    ),
+    "ios": _received(
+        rules.iterative_outlier_scissor,
+        about="f times, the neighbour farthest from the weighted mean is dropped; the weighted mean of the rest",
+        reference="Wu, Chen and Ling 2023",
+        draw=lambda: cases.received_with_weights(lambda f: 2 * f + 2),
+        chooses=True,
+    ),
+    "clipped-gossip": _received(
+        rules.clipped_gossip,
+        about="w_own + sum_l c_l (w_l - w_own) min(1, tau / |w_l - w_own|)",
+        reference="He et al. 2022",
+        draw=cases.received_with_radius,
+    ),
+    "mozi": Kind(
+        mozi,
+        about="half of one's own model and half of the mean of those of the `count` nearest others whose risk is "
+        "no higher than one's own; of the nearest one if there are none",
+        reference="Guo et al. 2021",
+        draw=cases.received_with_risks,
+        relations=cases.OF_RECEIVED,
+        chooses=True,
     ),
     "sign-flip": _attack(
         attacks.sign_flip,
@@ -235,6 +320,24 @@ KINDS: dict[str, Kind] = {
         draw=cases.networks,
         relations=cases.OF_WORKERS,
     ),
+    "push-weights": Kind(
+        push_weights,
+        about="P_kl = 1 / (1 + out-degree of l) where l sends to k, and for itself, so that columns sum to 1",
+        reference="push-sum, Assran et al. 2019",
+        returns="(N, N), of a boolean matrix, [k, l] = l sends to k, True on its diagonal",
+        draw=cases.directed,
+        vectors=vectors_of("related"),
+        relations=cases.OF_WORKERS,
+    ),
+    "top-k": Kind(
+        top_k,
+        about="the k entries of largest magnitude; the others are 0",
+        reference="CHOCO-SGD, Koloskova et al. 2019",
+        draw=cases.entries,
+        vectors=vectors_of("related"),
+        relations=cases.OF_ENTRIES,
+        chooses=True,
+    ),
     "round": Kind(
         rounds.round_,
         about="one round of the paper's Algorithm 1, given what is drawn at random",
@@ -262,26 +365,32 @@ def cases_of(name: str) -> tuple[Case, ...]:
     found = [*kind.vectors(kind.define.__name__, kind.arguments), *_drawn(kind)]
     groups: dict[str, list[Case]] = {}
     for case in found:
-        case = case._replace(atol=max(case.atol, kind.atol))
-        groups.setdefault(case.group, []).append(case)
+        if clear(kind, case):
+            case = case._replace(atol=max(case.atol, kind.atol))
+            groups.setdefault(case.group, []).append(case)
     turns = [case for turn in zip_longest(*groups.values()) for case in turn if case]
     return tuple(sorted(turns, key=lambda case: (case.expected is None, case.apart)))
 
 
 def _drawn(kind: Kind) -> Iterator[Case]:
-    """The drawn cases, without choices among models that rounding could turn."""
+    """The drawn cases."""
     count: dict[str, int] = {}
     for group, inputs in kind.draw():
-        if kind.selects and group not in ("ties", HOSTILE) and not decided(kind, inputs):
-            continue
         count[group] = count.get(group, 0) + 1
         name = f"{group} {count[group]}"
         yield Case(name, group, inputs, kind.answer(inputs), *tolerances(group))
 
 
+def clear(kind: Kind, case: Case) -> bool:
+    """Whether a case is fair: no choice hangs on rounding, or on ties for which the source has no rule."""
+    if not (kind.selects or kind.chooses) or case.group in (HOSTILE, "refused"):
+        return True
+    return (kind.selects and case.group in ("ties", "vectors")) or decided(kind, case.inputs)
+
+
 def decided(kind: Kind, inputs: Inputs) -> bool:
     """Whether the choice among the models is so clear that neither rounding nor their order can turn it."""
-    W, *rest = inputs
-    row, slack = kind.answer(inputs), 2 * NUDGE * np.ptp(W)
-    others = [kind.answer(other) for other in ((W[::-1], *rest), *nudges(inputs, 10))]
-    return all((abs(row - other) <= slack).all() for other in others)
+    answer, slack = kind.answer(inputs), 2 * NUDGE * np.ptp(inputs[0])
+    moved = [relation.inputs(*inputs) for relation in kind.relations if relation.name == cases.ORDER]
+    others = [kind.answer(other) for other in (*moved, *nudges(inputs, 10))]
+    return all((abs(answer - other) <= slack).all() for other in others)

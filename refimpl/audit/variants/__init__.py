@@ -5,8 +5,9 @@ prints it: `name: what it computes [who uses it]`. Each file has a TABLE of its 
 
 weights.py         of Eq. (3), (5) and (6)
 rules.py           of the average, the median, the trimmed mean, the medoid and Krum
+related.py         of the rules of other papers
 attacks.py         of the four attacks
-learning.py        of the loss, the optimisers and the mixing weights
+learning.py        of the loss, the optimisers, the mixing weights and the compressor
 altered_rounds.py  of a round of Algorithm 1
 """
 
@@ -17,7 +18,7 @@ from typing import Any, NamedTuple
 from refimpl.algorithm import Round
 from refimpl.arrays import quiet
 from refimpl.audit.cases import Case, Inputs, cast
-from refimpl.audit.variants import altered_rounds, attacks, learning, rules, weights
+from refimpl.audit.variants import altered_rounds, attacks, learning, related, rules, weights
 
 
 class Variant(NamedTuple):
@@ -52,6 +53,6 @@ def from_docstring(compute: Callable[..., Any]) -> Variant:
 
 VARIANTS: dict[str, tuple[Variant, ...]] = {
     kind: tuple(map(from_docstring, functions))
-    for part in (weights, rules, attacks, learning, altered_rounds)
+    for part in (weights, rules, related, attacks, learning, altered_rounds)
     for kind, functions in part.TABLE.items()
 }

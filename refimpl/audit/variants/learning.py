@@ -1,4 +1,4 @@
-"""Variants of the loss, the local steps and the mixing weights."""
+"""Variants of the loss, the local steps, the mixing weights and the compressor."""
 
 from collections.abc import Callable
 from functools import partial, wraps
@@ -9,7 +9,7 @@ from refimpl.arrays import Array
 from refimpl.audit.kinds import steps_along
 from refimpl.layers import softmax_cross_entropy as cross_entropy
 from refimpl.optim import adam, sgd
-from refimpl.related.mixing import metropolis_weights
+from refimpl.related.mixing import metropolis_weights, push_weights, top_k, uniform_weights
 
 # --- Softmax cross-entropy ----------------------------------------------------------------------------------
 
@@ -188,6 +188,64 @@ def no_weight_for_itself(graph: Array) -> Array:
     return metropolis_weights(graph) * ~np.eye(len(graph), dtype=bool)
 
 
+# --- Push-sum weights ---------------------------------------------------------------------------------------
+
+
+def rows_sum_to_1(graph: Array) -> Array:
+    """rows sum to 1: 1 / (1 + in-degree of k), the mean of what a worker hears"""
+    return uniform_weights(graph)
+
+
+def transposed(graph: Array) -> Array:
+    """transposed: P_lk for P_kl, [k, l] = k sends to l"""
+    return push_weights(graph).T
+
+
+def degrees_the_wrong_way(graph: Array) -> Array:
+    """in-degrees of the sender: 1 / (1 + in-degree of l)"""
+    return graph / graph.sum(axis=1)
+
+
+def nothing_kept(graph: Array) -> Array:
+    """nothing is kept: 1 / out-degree of l, and 0 for itself"""
+    edges = graph & ~np.eye(len(graph), dtype=bool)
+    return edges / np.maximum(edges.sum(axis=0), 1)
+
+
+def half_kept(graph: Array) -> Array:
+    """half is kept: 1 / 2 for itself, the rest in equal parts; all of it without anyone to send to"""
+    sent = nothing_kept(graph) / 2
+    return sent + np.diag(1 - sent.sum(axis=0))
+
+
+# --- Top-k --------------------------------------------------------------------------------------------------
+
+
+def by_value(x: Array, k: int) -> Array:
+    """the largest by value: not by magnitude"""
+    return np.where(top_k(x - x.min() + 1, k) != 0, x, 0)
+
+
+def smallest(x: Array, k: int) -> Array:
+    """the smallest: the k of least magnitude"""
+    return x - top_k(x, len(x) - k)
+
+
+def all_but_k(x: Array, k: int) -> Array:
+    """the k largest are dropped: and the others kept"""
+    return x - top_k(x, k)
+
+
+def above_the_kth(x: Array, k: int) -> Array:
+    """only above the k-th: entries larger than the k-th largest magnitude, which are k - 1"""
+    return top_k(x, k - 1)
+
+
+def rescaled(x: Array, k: int) -> Array:
+    """rescaled: times d / k, as a compressor that draws at random would be to be unbiased"""
+    return top_k(x, k) * len(x) / k
+
+
 TABLE = {
     "softmax-cross-entropy": (
         overflowing, padding_as_last_class, of_the_sigmoid, of_the_softmax, in_bits, guarded_log, probability,
@@ -202,4 +260,6 @@ TABLE = {
         without_plus_1, degrees_with_itself, neighbourhood_mean, min_for_max, largest_degree, lazy,
         no_weight_for_itself,
     ),
+    "push-weights": (rows_sum_to_1, transposed, degrees_the_wrong_way, nothing_kept, half_kept),
+    "top-k": (by_value, smallest, all_but_k, above_the_kth, rescaled),
 }  # fmt: skip
