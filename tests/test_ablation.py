@@ -129,7 +129,7 @@ def test_runs_of_a_folder_become_tables_and_a_mixture_is_refused(tmp_path, capsy
 
 def test_runs_by_several_versions_of_the_code_say_so(tmp_path, capsys):
     runs = [run_of((), 0, 0.5), replace(run_of((), 1, 0.5), code="another")]
-    (tmp_path / "runs.csv").write_text(as_csv(runs))
+    (tmp_path / "runs.csv").write_text(as_csv(runs), encoding="utf-8")
     assert ablation.main([str(tmp_path / "runs.csv")]) == 0
     assert "epochs 2, 2 seeds, computed by 2 versions of the code\n" in capsys.readouterr().out
 
@@ -154,7 +154,7 @@ def test_runs_that_differ_in_what_is_no_difference_are_refused(other, got, tmp_p
     runs = [run_of((), 0, 0.5), run_of(("smoothed-risk",), 0, 0.6)]
     runs = [runs[0], with_options(runs[1], risk="batch")]
     runs.append(replace(with_options(runs[0], **{"seed": 2} | options), **facts))
-    (tmp_path / "runs.csv").write_text(as_csv(runs))
+    (tmp_path / "runs.csv").write_text(as_csv(runs), encoding="utf-8")
     assert ablation.main([str(tmp_path / "runs.csv")]) == (2 if got else 0)
     said = capsys.readouterr().err
     assert said == (f"ablation.py: needs runs with {got}\n" if got else "")

@@ -178,7 +178,7 @@ def test_a_module_is_the_users_by_its_place_and_not_by_its_name(tmp_path, monkey
         assert is_installed(name)
     for name in ("__main__", "test_contents", "nowhere", ""):
         assert not is_installed(name)
-    (tmp_path / "code.py").write_text("")  # Python has one, too
+    (tmp_path / "code.py").write_text("", encoding="utf-8")  # Python has one, too
     spec = importlib.util.spec_from_file_location("code", tmp_path / "code.py")
     monkeypatch.setitem(sys.modules, "code", importlib.util.module_from_spec(spec))
     monkeypatch.setattr(contents, "is_library", contents.is_library.__wrapped__)
@@ -241,7 +241,7 @@ def test_what_cannot_be_compared_says_what_it_is(helper, tmp_path):
     helper(1)
     whole = "import a_helper\ndef f(W): return getattr(a_helper, 'g')(W)"
     gone, near = "def f(W):\n import no_such_module\n return W", "def f(W):\n from . import g\n return W"
-    with open(tmp_path / "file", "w") as file:
+    with open(tmp_path / "file", "w", encoding="utf-8") as file:
         cases = {
             "a generator": (x for x in ()),
             "a TextIOWrapper": file,

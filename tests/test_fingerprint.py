@@ -82,7 +82,7 @@ def test_an_edit_after_the_import_does_not_count(tmp_path, monkeypatch):
     package.mkdir()
     monkeypatch.setattr(refimpl, "__file__", str(package / "__init__.py"))
     before = code_of(config())
-    (package / "aggregate.py").write_text("x = 1\n")
+    (package / "aggregate.py").write_text("x = 1\n", encoding="utf-8")
     fingerprint.code_digest.cache_clear()
     assert code_of(config()) == before
     assert fingerprint.read_sources()["refimpl.aggregate"] == "x = 1\n"

@@ -131,7 +131,7 @@ def test_what_cannot_be_compared_is_computed_anew_and_never_reused(tmp_path, mon
         assert "1 run to be computed anew: they use a generator, and nobody can tell" in said
         assert f"[1/1] {c.name}" in said
         assert {file.name for file in tmp_path.glob("*.aside")} == kept
-        checkpoints.path_of(path).write_text("of who knows what")
+        checkpoints.path_of(path).write_text("of who knows what", encoding="utf-8")
     cli.plan([c], tmp_path, 1, None)
     assert "1 of 1 run to do" in capsys.readouterr().out
 
@@ -159,11 +159,11 @@ def test_results_of_another_version_are_counted_and_what_is_no_result_is_not():
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder)
         for number, text in enumerate([right, right, "[]", "{", "{}"]):
-            (out / f"{number}.json").write_text(text)
+            (out / f"{number}.json").write_text(text, encoding="utf-8")
         assert grid.outdated(out) == 0
-        (out / "older.json").write_text(older)
+        (out / "older.json").write_text(older, encoding="utf-8")
         assert grid.outdated(out) == 1
-        (out / "other.json").write_text(other)
+        (out / "other.json").write_text(other, encoding="utf-8")
         assert grid.outdated(out) == 2
 
 
@@ -198,11 +198,11 @@ def test_a_result_of_other_data_or_code_under_the_right_name_is_set_aside(folder
     right = grid.run(config(epochs=1), "second")
     path = grid.path_of(config(epochs=1), tmp_path, "second")
     for number, other in enumerate([{"data": "0" * 16}, {"code": "0" * 16}, {"entries": "0" * 16}], start=1):
-        path.write_text(results.as_json(dataclasses.replace(right, **other)))
+        path.write_text(results.as_json(dataclasses.replace(right, **other)), encoding="utf-8")
         assert grid.saved(config(epochs=1), tmp_path, "second") is None
         assert "it is of another run" in capsys.readouterr().err
         assert [p.name for p in tmp_path.glob("*.json*")].count(f"{path.name}.{number}.aside") == 1
-    path.write_text(results.as_json(right))
+    path.write_text(results.as_json(right), encoding="utf-8")
     assert grid.saved(config(epochs=1), tmp_path, "second") == right
 
 
@@ -226,7 +226,7 @@ import refimpl
 from refimpl.experiments import cli, grid, main
 def edit_then_run(*args, run_all=grid.run_all):
     path = Path(refimpl.__file__).with_name("aggregate.py")
-    path.write_text(path.read_text().replace("return W.mean(axis=0)", "return W.mean(axis=0) / 2"))
+    path.write_text(path.read_text().replace(".mean(W, axis=0)", ".mean(W, axis=0) / 2"))
     return run_all(*args)
 grid.run_all = edit_then_run
 sys.exit(main("spambase"))
@@ -247,7 +247,9 @@ def test_code_edited_before_the_worker_processes_start_is_not_filed_as_the_old(t
         cwd=tmp_path, env=os.environ | {"PYTHONPATH": str(tmp_path)}, capture_output=True, text=True,
     )  # fmt: skip
     files = list((tmp_path / "out").glob("*.json"))
-    assert (tmp_path / "refimpl" / "aggregate.py").read_text().count("W.mean(axis=0) / 2") == 1
+    assert (tmp_path / "refimpl" / "aggregate.py").read_text(encoding="utf-8").count(
+        ".mean(W, axis=0) / 2"
+    ) == 1
     if jobs == "2":
         assert (done.returncode, files) == (1, [])
         assert done.stderr.count("\n") == 1

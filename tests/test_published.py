@@ -88,11 +88,11 @@ def test_there_is_nothing_in_a_table_that_cannot_be_compared(published, table):
 def test_a_csv_file_from_before_code_was_kept_is_added_to(published, tmp_path, capsys):
     some = ["peng", "--rounds", "1", "--rows", "DPSGD", "--csv", str(tmp_path / "published.csv")]
     assert published.main(some) == 0
-    rows = list(csv.DictReader((tmp_path / "published.csv").read_text().splitlines()))
+    rows = list(csv.DictReader((tmp_path / "published.csv").read_text(encoding="utf-8").splitlines()))
     assert len(rows[0].pop("code")) == 8
-    (tmp_path / "published.csv").write_text(published.csv_text(rows))
+    (tmp_path / "published.csv").write_text(published.csv_text(rows), encoding="utf-8")
     assert published.main([*some[:4], "BRIDGE", *some[5:]]) == 0
-    rows = list(csv.DictReader((tmp_path / "published.csv").read_text().splitlines()))
+    rows = list(csv.DictReader((tmp_path / "published.csv").read_text(encoding="utf-8").splitlines()))
     assert [(row["row"], len(row["code"])) for row in rows] == [("DPSGD", 0), ("BRIDGE", 8)]
 
 

@@ -86,7 +86,7 @@ def test_a_number_that_was_edited_is_not_believed_whatever_became_of_the_seal(tm
     content["history"]["worst_own"][-1] = 0.99
     for seal in ({}, {"sha256": content["sha256"]}, {"sha256": ""}):
         edited = {name: value for name, value in content.items() if name != "sha256"} | seal
-        (tmp_path / "run.json").write_text(json.dumps(edited))
+        (tmp_path / "run.json").write_text(json.dumps(edited), encoding="utf-8")
         assert report_says(tmp_path, capsys).endswith("run.json: not as it was written\n")
 
 
@@ -205,7 +205,7 @@ def test_runs_of_several_places_add_up_and_the_last_counts(runs_folder, tmp_path
         lines[0].replace(",0,10,3,", ",7,10,3,", 1)
     ]
     changed = ",".join([*kept[0].split(",")[:-2], "another-code", "another-entry"])
-    (tmp_path / "old.csv").write_text("\n".join([header, changed, *kept[1:]]) + "\n")
+    (tmp_path / "old.csv").write_text("\n".join([header, changed, *kept[1:]]) + "\n", encoding="utf-8")
     assert report.main([str(tmp_path / "old.csv"), str(runs_folder), "--format", "runs"]) == 0
     added = capsys.readouterr().out.splitlines()
     assert added[0] == header
@@ -268,7 +268,7 @@ def test_runs_of_other_data_never_share_a_table():
 def test_of_two_places_the_later_counts_but_for_other_data(tmp_path):
     def csv_of(name, **facts):
         run = replace(result("krum", "foe", 0, facts.pop("worst")), **facts)
-        (tmp_path / name).write_text(as_csv([run]))
+        (tmp_path / name).write_text(as_csv([run]), encoding="utf-8")
         return tmp_path / name
 
     unknown, one = csv_of("unknown.csv", worst=0.1, data=""), csv_of("one.csv", worst=0.2, data="one")
@@ -312,7 +312,7 @@ def test_versions_of_the_code_are_counted(change, count):
 
 
 def test_a_table_by_several_versions_of_the_code_says_so(tmp_path, capsys):
-    (tmp_path / "runs.csv").write_text(as_csv([GRID[0], replace(GRID[1], code="another")]))
+    (tmp_path / "runs.csv").write_text(as_csv([GRID[0], replace(GRID[1], code="another")]), encoding="utf-8")
     assert report.main([str(tmp_path / "runs.csv"), "--format", "latex"]) == 0
     assert capsys.readouterr().out.splitlines()[1] == "% computed by 2 versions of the code"
 

@@ -56,7 +56,9 @@ def test_a_run_of_the_released_protocol_is_refused_and_replaces_nothing(
 ):
     path = tmp_path / "new" / "systems.csv"
     before = path.read_bytes()
-    (tmp_path / "other.json").write_text(as_json(with_options(RUNS[0], released=("smoothed-risk",))))
+    (tmp_path / "other.json").write_text(
+        as_json(with_options(RUNS[0], released=("smoothed-risk",))), encoding="utf-8"
+    )
     monkeypatch.setattr(systems, "CSV", path)
     monkeypatch.setattr(systems.collect, "__defaults__", (path,))
     with pytest.raises(SystemExit, match="2"):

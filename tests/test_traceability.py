@@ -12,7 +12,7 @@ from refimpl.experiments.results import NUMBERS
 from refimpl.methods import names
 from refimpl.released import DIFFERENCES
 
-PAGE = (ROOT / "docs" / "AUDIT.md").read_text()
+PAGE = (ROOT / "docs" / "AUDIT.md").read_text(encoding="utf-8")
 PROSE = re.sub(r"```.*?```", "", PAGE, flags=re.DOTALL)
 WORDS = {*names(), *ATTACKS, *PARTITIONS, *DIFFERENCES, *NUMBERS, "own", "whole"}
 WORDS |= {"no-coop", "pytest"}  # of the released code; a command

@@ -4,7 +4,7 @@
 // is a flat array w of numbers, W is an array of models, one per worker. No function changes its arguments, and
 // no function draws a random number: draws are arguments.
 //
-// A classic script, so that index.html can load it from disk; node imports it as a CommonJS module.
+// A classic script, so that inline.py can put it into index.html; node imports it as a CommonJS module.
 "use strict";
 
 const sum = (numbers) => numbers.reduce((a, b) => a + b, 0);

@@ -225,7 +225,7 @@ KINDS: dict[str, Kind] = {
     ),
     "ios": _received(
         rules.iterative_outlier_scissor,
-        about="f times, the neighbour farthest from the weighted mean is dropped; the weighted mean of the rest",
+        about="f times, the neighbour farthest from the weighted mean is dropped; then the mean of the rest",
         reference="Wu, Chen and Ling 2023",
         draw=lambda: cases.received_with_weights(lambda f: 2 * f + 2),
         chooses=True,
@@ -238,8 +238,8 @@ KINDS: dict[str, Kind] = {
     ),
     "mozi": Kind(
         mozi,
-        about="half of one's own model and half of the mean of those of the `count` nearest others whose risk is "
-        "no higher than one's own; of the nearest one if there are none",
+        about="half of one's own model and half of the mean of those of the `count` nearest others whose risk "
+        "is no higher than one's own; of the nearest one if there are none",
         reference="Guo et al. 2021",
         draw=cases.received_with_risks,
         relations=cases.OF_RECEIVED,
