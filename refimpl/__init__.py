@@ -32,10 +32,10 @@ from typing import Any
 __version__ = "0.1.0"
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(attribute: str) -> Any:
     """`refimpl.run`, which imports the experiments only when it is asked for."""
-    if name != "run":
-        raise AttributeError(f"module 'refimpl' has no attribute {name!r}")
+    if attribute != "run":
+        raise AttributeError(f"module 'refimpl' has no attribute {attribute!r}")
     from refimpl.experiments.api import run
 
     return run
