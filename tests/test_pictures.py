@@ -57,12 +57,12 @@ def test_receivers_that_give_all_weight_to_themselves_are_counted_among_normal_w
 
 def test_adaptive_and_local_are_paired_by_seed():
     foe = {"adaptive": {0: 0.9, 1: 0.7, 3: 0.1}, "local": {1: 0.6, 0: 0.5}}
-    setting = claims.Setting(CONFIG, {"foe": foe, "alie": {"local": {0: 1.0}}}, "", "")
+    setting = claims.Setting(CONFIG, {"foe": foe, "alie": {"local": {0: 1.0}}}, {}, "", "")
     assert pictures.differences(setting) == {"foe": [pytest.approx(0.4), pytest.approx(0.1)]}
 
 
 def test_the_verdict_has_both_ends_of_each_protocol_and_what_is_certain():
-    paper = claims.Setting(CONFIG, {}, "", "")
+    paper = claims.Setting(CONFIG, {}, {}, "", "")
     released = paper._replace(config=replace(CONFIG, **as_released("spambase")))
     sure, unsure = [0.2, 0.201, 0.199], [-0.3, 0.1, 0.1]
     said = pictures.verdict([(paper, {"foe": sure, "alie": unsure}), (released, {"foe": [0.5]})])
