@@ -24,6 +24,7 @@ related/      the systems that the paper cites
 fast/         everything that exists only for speed
 experiments/  the paper's experiments from the command line
 audit/        judges somebody else's implementation
+plugin.py     has pytest judge what a marked test returns
 vectors/      numbers for ports to other languages, and the check of a port's answers
 """
 

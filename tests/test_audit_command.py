@@ -97,7 +97,7 @@ def test_command_as_json(rules, capsys):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["my_rules:total"], "needs MODULE:FUNCTION and --as KIND"),
+        (["my_rules:total"], "needs MODULE:FUNCTION or --run COMMAND, and --as KIND"),
         (["my_rules", "--as", "krum"], "needs MODULE:FUNCTION, got 'my_rules'"),
         (["my_rules:medoid", "--as", "krum"], "my_rules has no medoid"),
         (["my_rules:number", "--as", "krum"], "my_rules:number cannot be called"),

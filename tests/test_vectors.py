@@ -67,12 +67,6 @@ def run(entry):
     return FUNCTIONS[entry["function"]](**inputs)
 
 
-def encode(value):
-    if isinstance(value, np.ndarray):
-        return {"shape": list(value.shape), "data": value.ravel().tolist()}
-    return [encode(entry) for entry in value] if isinstance(value, list) else value
-
-
 # --- refimpl against the vectors ----------------------------------------------------------------------------
 
 
@@ -84,7 +78,7 @@ def test_refimpl_gives_the_expected_numbers(case):
         pytest.fail(f"refused: {error}")
     assert set(made) == set(case["expected"])
     for key, expected in case["expected"].items():
-        assert vectors.first_mismatch(key, expected, encode(made[key]), case["tolerances"][key]) is None
+        assert vectors.first_mismatch(key, expected, vectors.encode(made[key]), case["tolerances"][key]) is None
 
 
 @pytest.mark.parametrize("case", each("errors"))

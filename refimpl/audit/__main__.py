@@ -1,7 +1,8 @@
 """python -m refimpl.audit MODULE:FUNCTION --as KIND: which definition does somebody's function compute?
 
 MODULE is a module that can be imported, or a file that ends in .py. Nothing else is run, and that in a
-process of its own. Exit status: 0 right, 1 a known variant or different, 2 could not be judged.
+process of its own. With --run COMMAND instead, a program in any language is asked (docs/JUDGE.md).
+Exit status: 0 right, 1 a known variant or different, 2 could not be judged.
 """
 
 import argparse
@@ -12,7 +13,7 @@ import os
 import sys
 import textwrap
 from collections.abc import Callable
-from contextlib import redirect_stdout
+from contextlib import closing, redirect_stdout
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -21,6 +22,7 @@ import numpy as np
 
 from refimpl.audit.caller import FORMS, TIMES, available, in_a_line
 from refimpl.audit.child import in_a_child
+from refimpl.audit.external import Process
 from refimpl.audit.judge import judge
 from refimpl.audit.kinds import KINDS
 from refimpl.audit.report import NOT_JUDGED, WIDTH, Report
@@ -38,13 +40,15 @@ def main(arguments: list[str] | None = None) -> int:
         show(listing([options.kind] if options.kind else list(KINDS)))
         return 0
     try:
-        if not (options.target and options.kind):
-            raise InputError("needs MODULE:FUNCTION and --as KIND, or --list")
+        if bool(options.target) == (options.run is not None) or not options.kind:
+            raise InputError("needs MODULE:FUNCTION or --run COMMAND, and --as KIND; or --list")
+        if options.run is not None and (options.call or options.form):
+            raise InputError("--call and --form are for a function of Python, not for --run")
         if not 0 < options.limit <= MOST_SECONDS:
             needs = f"--limit needs a positive number of seconds, up to {MOST_SECONDS}"
             raise InputError(f"{needs}, got {options.limit:g}")
         here = importlib.import_module("refimpl.audit.__main__")  # a new process knows it by this name only
-        report = in_a_child(here.judged, options)
+        report = in_a_child(here.judged, options) if options.run is None else answers_judged(options)
     except InputError as error:
         print(f"refimpl.audit: {error}", file=sys.stderr)
         return NOT_JUDGED
@@ -69,6 +73,22 @@ def judged(options: argparse.Namespace) -> Report:
     )
 
 
+def answers_judged(options: argparse.Namespace) -> Report:
+    """The report on the process that --run names. Raises InputError."""
+    with closing(Process(options.run, options.kind, options.limit)) as function:
+        report = judge(
+            function,
+            options.kind,
+            form="numpy",
+            limit=options.limit + 1,  # that of the process is over first
+            strict=options.strict,
+            name=options.run,
+        )
+    if function.failure:
+        raise InputError(function.failure)
+    return report
+
+
 def show(text: str) -> None:
     """Prints the text. A reader such as `head` may close the pipe early."""
     try:
@@ -84,6 +104,7 @@ def parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     made.add_argument("target", nargs="?", metavar="MODULE:FUNCTION", help="what to judge")
+    made.add_argument("--run", metavar="COMMAND", help="a program to judge, which answers lines of JSON")
     made.add_argument("--as", dest="kind", choices=KINDS, metavar="KIND", help=f"one of {', '.join(KINDS)}")
     made.add_argument(
         "--call", metavar="LAMBDA", help="how to call it, in terms of its name: 'lambda W, f: Krum(f)(W)'"

@@ -28,7 +28,9 @@ def in_a_child(compute: Callable[..., Any], *arguments: Any) -> Any:
         child.join(1)  # a thread of the function's may never end
     except EOFError:
         child.join()
-        raise InputError(f"could not be judged: its process {_end(child.exitcode)} without a report") from None
+        raise InputError(
+            f"could not be judged: its process {how_it_ended(child.exitcode)} without a report"
+        ) from None
     finally:
         child.kill()
     if isinstance(answer, InputError):
@@ -44,8 +46,10 @@ def _work(sends: Connection, compute: Callable[..., Any], *arguments: Any) -> No
         sends.send(error)
 
 
-def _end(status: int | None) -> str:
-    """How a process ended, by its exit code as multiprocessing has it."""
-    if status is None or status >= 0:
+def how_it_ended(status: int | None) -> str:
+    """How a process ended, by its exit code, which is minus the number of the signal that killed it."""
+    if status is None:
+        return "has closed its output"
+    if status >= 0:
         return f"ended with status {status}"
     return f"was killed by {signal.Signals(-status).name}"

@@ -41,7 +41,7 @@ def judge(
     """
     if kind not in KINDS:
         raise ValueError(f"unknown kind {kind!r}, choose from {', '.join(KINDS)}")
-    called_so = name or getattr(function, "__name__", "it")
+    called_so = name or getattr(function, "__name__", "it").replace("<lambda>", "it")
     head = called_so, kind, KINDS[kind].about, KINDS[kind].reference
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -66,7 +66,7 @@ def assert_right(function: Callable, kind: str, *, known: str = "", **options: A
     report = judge(function, kind, **options)
     found = report.variant.name if report.variant and report.verdict == Verdict.VARIANT else ""
     if report.status == NOT_JUDGED or found != known or (report.status != RIGHT and not known):
-        raise AssertionError(f"known as: {known}\n{report}" if known else str(report))
+        raise AssertionError(f"it is not what it is known as: {known}\n{report}" if known else str(report))
 
 
 def hung(pairs: list[tuple[Case, Answer]]) -> str:

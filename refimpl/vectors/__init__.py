@@ -43,6 +43,19 @@ def decode(value: Any) -> Any:
     return number(value)
 
 
+def encode(value: Any) -> Any:
+    """A value in the form of a vector file, which `decode` reads: made for JSON."""
+    if isinstance(value, np.ndarray):
+        return {"shape": list(value.shape), "data": encode(value.ravel().tolist())}
+    if isinstance(value, dict):
+        return {key: encode(entry) for key, entry in value.items()}
+    if isinstance(value, list | tuple):
+        return [encode(entry) for entry in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+    return value
+
+
 def number(value: Any) -> Any:
     """The number that a string names, NaN or an infinity; any other value as it is."""
     return NOT_FINITE.get(value, value) if isinstance(value, str) else value

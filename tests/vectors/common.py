@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from functions import FUNCTIONS, TOLERANCES
 
-from refimpl import models
+from refimpl import models, vectors
 
 FILES: dict[str, dict] = {}
 MARGIN = 1e-6  # by how much a decision must be clear, so that rounding in another language cannot turn it
@@ -160,18 +160,14 @@ class Spec(NamedTuple):
 
 
 def encode(value: Any) -> Any:
-    """Arrays as shape and flat C-order data, NaN and infinities as strings."""
+    """A value in the form of a vector file, specs included."""
     if isinstance(value, Spec):
         return value.encoded()
-    if isinstance(value, np.ndarray):
-        return {"shape": list(value.shape), "data": encode(value.ravel().tolist())}
     if isinstance(value, dict):
         return {key: encode(entry) for key, entry in value.items()}
     if isinstance(value, list | tuple):
         return [encode(entry) for entry in value]
-    if isinstance(value, float) and not np.isfinite(value):
-        return "NaN" if np.isnan(value) else "Infinity" if value > 0 else "-Infinity"
-    return value
+    return vectors.encode(value)
 
 
 def text(value: Any, indent: str = "") -> str:
