@@ -30,7 +30,7 @@ def program(tmp_path, body):
     """The command of a Python program, without numpy, that has `line` for each line that it reads."""
     path = tmp_path / "port.py"
     head = "import json, os, sys, time\nprint = lambda text: os.write(1, f'{text}\\n'.encode())\n"
-    path.write_text(f"{head}for line in sys.stdin:\n{textwrap.indent(body, '    ')}\n")
+    path.write_text(f"{head}for line in sys.stdin:\n{textwrap.indent(body, '    ')}\n", encoding="utf-8")
     return shlex.join([sys.executable, "-IS", str(path)])
 
 
@@ -166,7 +166,7 @@ def test_a_bad_command_line_is_one_line(tmp_path, monkeypatch, capsys, arguments
 def test_the_port_is_right(kind):
     """In every kind that it knows."""
     port = ROOT / "examples" / "port" / "judge.mjs"
-    known = re.findall(r'^  "?([\w-]+)"?: \(', port.read_text(), re.MULTILINE)
+    known = re.findall(r'^  "?([\w-]+)"?: \(', port.read_text(encoding="utf-8"), re.MULTILINE)
     assert len(known) > 15
     with closing(Process(shlex.join([NODE, str(port)]), kind, 60)) as function:
         said = judge(function, kind, form="numpy", limit=61, shrinks=False)

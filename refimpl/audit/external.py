@@ -105,9 +105,10 @@ class Process:
         if not self.failure:
             self._hang_up()
             self.reader.join(self.limit)
-        if self.process.returncode is None and hasattr(os, "killpg"):  # Windows has no groups
+        kill_group = getattr(os, "killpg", None)  # Windows has no groups, and no SIGKILL
+        if self.process.returncode is None and kill_group:
             with suppress(OSError):
-                os.killpg(self.process.pid, signal.SIGKILL)
+                kill_group(self.process.pid, getattr(signal, "SIGKILL", 9))
         self.process.kill()
         self.process.wait()
         self._hang_up()

@@ -1,4 +1,4 @@
-"""Variants of other papers' rules: geometric median, Multi-Krum, Bulyan, MDA; rules that know their own model."""
+"""Variants of other papers' rules: geometric median, Multi-Krum, Bulyan, MDA; rules that know their own."""
 
 from collections.abc import Callable
 from itertools import combinations
