@@ -27,4 +27,4 @@ audit/        judges somebody else's implementation
 vectors/      numbers for ports to other languages, and the check of a port's answers
 """
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
