@@ -31,10 +31,8 @@ vectors/      numbers for ports to other languages, and the check of a port's an
 import importlib
 from typing import Any
 
-__version__ = "0.1.0"
-ON_DEMAND = {
-    "run": "refimpl.experiments.api"
-}  # whoever takes a rule from the specification imports nothing else
+__version__ = "0.2.0"
+ON_DEMAND = {"run": "refimpl.experiments.api"}  # so that the specification imports nothing else
 
 
 def __getattr__(attribute: str) -> Any:

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+import refimpl
+
 ROOT = Path(__file__).parents[1]
 minimums = runpy.run_path(str(ROOT / ".ci" / "minimums.py"))["minimums"]
 SETUP = """
@@ -55,6 +57,14 @@ def test_the_workflow_runs_the_readmes_commands_where_there_is_no_bash():
         (run,) = re.findall(rf"runner.os == '{system}'.*\n        run: \|\n((?: {{10}}.*\n)+)", workflow)
         expected = re.sub(r"^ *py ", "python ", commands, flags=re.M) if py == "py" else commands
         assert [line.strip() for line in run.splitlines()] == [line.strip() for line in expected.splitlines()]
+
+
+def test_one_version_is_cited():
+    citation = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
+    assert f"\nversion: {refimpl.__version__}\n" in citation
+    (year,) = re.findall(r"\ndate-released: (\d{4})-\d\d-\d\d\n", citation)
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert f"version = {{{refimpl.__version__}}}, year = {{{year}}}" in readme
 
 
 def test_what_the_workflow_runs_can_be_run():

@@ -25,12 +25,10 @@ sys.path.insert(0, str(GENERATOR))
 
 from functions import FUNCTIONS  # noqa: E402
 from kept_numbers import kept  # noqa: E402
-from schema import problem  # noqa: E402
 
 FILES = {
     path.stem: json.loads(path.read_text(encoding="utf-8")) for path in sorted(vectors.FOLDER.glob("*.json"))
 }
-SCHEMA = json.loads((vectors.FOLDER.parent / "schema.json").read_text(encoding="utf-8"))
 FAMILIES = (
     "adam affine attacks cnn combine conv2d graphs maxpool2d mlp related round rules sgd softmax_cross_entropy "
     "trajectory weights"
@@ -109,7 +107,6 @@ def arrays(value):
 @pytest.mark.parametrize("name", FILES)
 def test_a_file_is_of_the_form_that_it_promises(name):
     file = FILES[name]
-    assert problem(file, SCHEMA, SCHEMA) is None
     assert file["name"] == name
     entries = [*file["cases"], *file["errors"]]
     assert len({entry["id"] for entry in entries}) == len(entries)
@@ -132,34 +129,50 @@ def test_decimals_round_trip(name):
     assert all(repr(float(text)) == text for text in written)
 
 
+@pytest.fixture(scope="module")
+def schema():
+    """The validator of the published schema."""
+    jsonschema = pytest.importorskip("jsonschema", reason="a CuPy environment may be without it")
+    text = (vectors.FOLDER.parent / "schema.json").read_text(encoding="utf-8")
+    return jsonschema.Draft202012Validator(json.loads(text))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", FILES)
+def test_a_file_fits_the_schema(schema, name):
+    schema.validate(FILES[name])
+
+
 @pytest.mark.parametrize(
-    ("change", "complaint"),
+    ("change", "where"),
     [
-        (lambda f: f.pop("reference"), "needs reference"),
-        (lambda f: f.update(author="me"), "unknown author"),
-        (lambda f: f.update(name="wheights"), "file.name: needs one of"),
-        (lambda f: f.update(version=2), "file.version: needs 1"),
-        (lambda f: f.update(version=True), "file.version: needs 1"),
-        (lambda f: f.update(notes=[]), "file.notes: needs 1 entries"),
-        (lambda f: f.update(outputs=["weights"]), "file.outputs: needs object"),
-        (lambda f: f["outputs"].update(adaptive_weights="weights"), "outputs.adaptive_weights: needs array"),
-        (lambda f: f["cases"][0].update(comment="A good case."), "comment: needs the form"),
-        (lambda f: f["cases"][0].update(id="Two words"), "id: needs the form"),
-        (lambda f: f["cases"][0]["tolerances"].update(weights="roughly"), "tolerances.weights: needs 'exact'"),
-        (lambda f: f["cases"][0]["tolerances"]["weights"].update(rtol=-1), "tolerances.weights"),
-        (lambda f: f["cases"][0]["expected"]["weights"].update(shape=[-4]), "expected.weights"),
-        (lambda f: f["cases"][0]["expected"]["weights"].update(data=[None]), "expected.weights"),
-        (lambda f: f["cases"][0]["inputs"].update(risks={"data": [1]}), "inputs.risks"),
-        (lambda f: f["cases"][0]["inputs"].update(own=True), "inputs.own"),
-        (lambda f: f["cases"][0]["inputs"].update(model={"kind": "rnn"}), "inputs.model.kind: needs one of"),
-        (lambda f: f["errors"][0]["error"].update(facts=[]), "facts: needs 1 entries"),
-        (lambda f: f["errors"][0].update(expected={}), "unknown expected"),
+        (lambda f: f.pop("reference"), "$"),
+        (lambda f: f.update(author="me"), "$"),
+        (lambda f: f.update(name="wheights"), "$.name"),
+        (lambda f: f.update(version=2), "$.version"),
+        (lambda f: f.update(version=True), "$.version"),
+        (lambda f: f.update(notes=[]), "$.notes"),
+        (lambda f: f.update(outputs=["weights"]), "$.outputs"),
+        (lambda f: f["outputs"].update(adaptive_weights="weights"), "$.outputs.adaptive_weights"),
+        (lambda f: f["cases"][0].update(comment="A good case."), "$.cases[0].comment"),
+        (lambda f: f["cases"][0].update(id="Two words"), "$.cases[0].id"),
+        (lambda f: f["cases"][0]["tolerances"].update(weights="roughly"), "$.cases[0].tolerances.weights"),
+        (lambda f: f["cases"][0]["tolerances"]["weights"].update(rtol=-1), "$.cases[0].tolerances.weights"),
+        (lambda f: f["cases"][0]["expected"]["weights"].update(shape=[-4]), "$.cases[0].expected.weights"),
+        (lambda f: f["cases"][0]["expected"]["weights"].update(data=[None]), "$.cases[0].expected.weights"),
+        (lambda f: f["cases"][0]["inputs"].update(risks={"data": [1]}), "$.cases[0].inputs.risks"),
+        (lambda f: f["cases"][0]["inputs"].update(own=True), "$.cases[0].inputs.own"),
+        (lambda f: f["cases"][0]["inputs"].update(model={"kind": "rnn"}), "$.cases[0].inputs.model"),
+        (lambda f: f["errors"][0]["error"].update(facts=[]), "$.errors[0].error.facts"),
+        (lambda f: f["errors"][0].update(expected={}), "$.errors[0]"),
     ],
 )
-def test_the_schema_rejects_other_forms(change, complaint):
-    file = copy.deepcopy(FILES["weights"])
+def test_the_schema_rejects_other_forms(schema, change, where):
+    file = {key: value[:1] if key in ("cases", "errors") else value for key, value in FILES["weights"].items()}
+    file = copy.deepcopy(file)
+    schema.validate(file)
     change(file)
-    assert complaint in problem(file, SCHEMA, SCHEMA)
+    assert {error.json_path.removesuffix(".kind") for error in schema.iter_errors(file)} == {where}
 
 
 @pytest.mark.slow
