@@ -98,6 +98,26 @@ def test_bulyan_takes_the_lower_of_two_as_near():
     assert_allclose(rules.bulyan(W, 1), [1.0])
 
 
+def test_ties_among_many_go_to_the_lower_value_or_index():
+    """So many that a sort which is not stable would mix them up."""
+    rng = np.random.default_rng(0)
+    V = rng.integers(-2, 3, (43, 40)) / 4  # of each coordinate, 33 models' values, and of these 23
+    picked = aggregate.ascending(rules.repeated_krum(V, 5)).T.tolist()
+    nearest = [sorted(column, key=lambda v: (abs(v - oracle.middle(column)), v))[:23] for column in picked]
+    assert_allclose(rules.bulyan(V, 5), np.mean(nearest, axis=1), rtol=1e-12, atol=1e-12)
+    W, c = np.zeros((41, 40)), rng.random(41)
+    W[1:] = np.diag(np.tile([1.0, 2.0], 20))  # each other model in a direction of its own, as far as many
+    nearest = [*range(1, 41, 2), *range(2, 41, 2)]
+    taken = rules.mozi(W, 0, np.zeros(41), 30) > 0
+    assert_array_equal(np.flatnonzero(taken) + 1, sorted(nearest[:30]))
+    c /= c.sum()
+    delta, total, sum_of_squares = sum(sorted(c[1:])[-10:]), c[0], 0
+    for l in nearest:
+        total += c[l]
+        sum_of_squares += c[l] * (1 if l % 2 else 4) * (total < 1 - delta)
+    assert rules.adaptive_radius(W, 0, c, 10) == pytest.approx((sum_of_squares / delta) ** 0.5, rel=1e-12)
+
+
 def test_mda_takes_the_first_of_equal_subsets():
     W = np.array([[0.0], [1.0], [2.0]])  # {0, 1} and {1, 2} are as wide
     assert_array_equal(rules.minimum_diameter_average(W, 1), [0.5])
@@ -109,6 +129,7 @@ def test_scissor_by_hand():
     assert_allclose(rules.iterative_outlier_scissor(W, 3, c, 1), [7 / 4])
     assert_allclose(rules.iterative_outlier_scissor(W, 3, c, 2), [1.0])
     assert_allclose(rules.iterative_outlier_scissor(W, 1, c, 1), [(100 + 4 + 1 + 2) / 4])  # its own stays
+    assert_allclose(rules.iterative_outlier_scissor(W, 0, c, 9), [0.0])  # also if all others are dropped
 
 
 def test_clip_by_hand():

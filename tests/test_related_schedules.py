@@ -57,6 +57,8 @@ def test_exponential_graphs_by_hand():
     assert set(np.flatnonzero(two(2)[:, 0])) == {0, 3}  # 3 and 6, which is 0 itself
     eight = [set(np.flatnonzero(schedules.exponential(8, 1, t)[:, 0])) - {0} for t in (1, 2, 3, 4)]
     assert eight == [{1}, {2}, {4}, {1}]  # never 8, which is 0 itself
+    five = [set(np.flatnonzero(schedules.exponential(5, 1, t)[:, 0])) - {0} for t in (1, 2, 3, 4)]
+    assert five == [{1}, {2}, {4}, {1}]  # up to n - 1
 
 
 def test_rounds_come_from_a_file_and_repeat(tmp_path):
@@ -66,6 +68,7 @@ def test_rounds_come_from_a_file_and_repeat(tmp_path):
     one_way = [[1, 0, 1], [1, 1, 0], [0, 0, 1]]  # row k: whom k hears
     for t, expected in enumerate([[[1, 1, 0], [1, 1, 1], [0, 1, 1]], np.eye(3), one_way] * 2, start=1):
         assert_array_equal(schedule(t), np.array(expected, dtype=bool))
+        assert not schedule(t).flags.writeable  # whoever changed it would change later rounds
 
 
 @pytest.mark.parametrize(
@@ -260,6 +263,8 @@ def test_a_schedule_is_checked_in_all_rounds():
         (lambda: run("clipped-gossip", 1, peaceful(), radius="x"), "a radius is a number"),
         (lambda: run("clipped-gossip", 1, peaceful(), radius=-1.0), "a radius is a number, 0 or more"),
         (lambda: run("byrdie", 1, peaceful(), at="x"), "the gradient must be taken at"),
+        (lambda: run("multi-task", 1, peaceful(), nu=0.0), "nu must be in"),
+        (lambda: run("multi-task", 1, peaceful(), nu=1.1), "nu must be in"),
         (lambda: run("mozi", 1, peaceful(), empty="x"), "mozi without an accepted model"),
         (lambda: run("bridge-m", 1, peaceful(), at="x"), "the gradient must be taken at"),
         (lambda: rules.bulyan(np.ones((6, 2)), 1), "bulyan needs n >= 4f"),
