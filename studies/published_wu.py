@@ -81,7 +81,7 @@ def wu_cell(data: Data, rule: str, attack: str, seed: int, rounds: int) -> list[
     rows = with_one(np.tanh((data.rows[:, :-1] - 0.1307) / 0.3081))
     fans = ((rows.shape[1], HIDDEN), (HIDDEN + 1, CLASSES))
     start = [rng.uniform(-1, 1, (p, h)) * (p - 1) ** -0.5 for p, h in fans]
-    w = np.concatenate([tensor.ravel() for tensor in start]).astype(np.float32)
+    w: np.ndarray = np.concatenate([tensor.ravel() for tensor in start]).astype(np.float32)
     size = len(data.y) // 50
     for _ in range(rounds):
         batch = np.arange(50)[:, None] * size + rng.integers(size, size=(50, 50))

@@ -7,7 +7,19 @@ import numpy as np
 import oracle_layers
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
-from problems import GRAPHS, MODEL, SIZES, after, diminishing, initial, oracle_rounds, run, sends, setting
+from problems import (
+    GRAPHS,
+    MODEL,
+    SIZES,
+    after,
+    cast,
+    diminishing,
+    initial,
+    oracle_rounds,
+    run,
+    sends,
+    setting,
+)
 
 from refimpl import aggregate, algorithm, attacks, draws, models, train
 from refimpl.aggregate import RULES
@@ -66,6 +78,13 @@ def test_risks_and_weights_are_matrices_over_the_workers(rule, name):
         assert not result.weights[~hears].any()
         assert_allclose(result.weights.sum(axis=1), hears.any(axis=1), rtol=1e-14)
         assert (np.diag(result.weights)[s.normal] > 0).all()  # a receiver always passes its own filter
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_all_that_a_round_shows_is_of_the_models_type(dtype):
+    s = cast(setting(attack="arbitrary", attackers=[2], optimizer="adam", l2=0.1), dtype)
+    *shown, state = after(s, 2, initial().astype(dtype))
+    assert {str(array.dtype) for array in (*shown, state.W, state.memory)} == {dtype}
 
 
 def test_the_first_state_and_those_after_it():

@@ -102,12 +102,13 @@ def test_processes_compute_what_one_does(attack, processes):
         {"optimizer": "adam", "step_size": diminishing},
         {"risk": "batch", "l2": 0.1},
         {"graph": GRAPHS["a star and a path"], "attackers": (), "attack": "none"},
+        {"attack": "arbitrary"},
         {"graph": graphs.ring(7), "attack": "arbitrary"},
     ],
 )
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 def test_every_option_of_a_round_reaches_the_processes(options, dtype):
-    """The attackers are not neighbours: on a ring each knows its own signals and not the other's."""
+    """The attackers are not neighbours: on the ring each knows its own signals and not the other's."""
     s = cast(setting(**{"attackers": (1, 4), "attack": "alie"} | options), dtype)
     W = initial().astype(dtype)
     made = by_threads(s, W, 4, 7)[0]

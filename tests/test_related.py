@@ -1,5 +1,7 @@
 """The systems of refimpl.related: against scalar oracles, under attack, their states and types."""
 
+from unittest import mock
+
 import numpy as np
 import oracle_related as oracle
 import pytest
@@ -10,7 +12,8 @@ from related_problems import BAND, DENSE, WHOLE, D, Quadratic, batches, graph_fo
 from refimpl import algorithm, draws, graphs, related, train
 from refimpl.arrays import module_of
 from refimpl.attacks import ATTACKS
-from refimpl.related import SYSTEMS, rounds
+from refimpl.optim import OPTIMIZERS
+from refimpl.related import SYSTEMS, rounds, rules
 
 SCREENING = [
     *(
@@ -221,6 +224,30 @@ def test_a_state_is_all_that_a_run_needs_to_go_on(name, optimizer):
     assert_array_equal(again.W, state.W)
     assert_array_equal(again.memory, state.memory)
     assert again.t == 4
+
+
+@pytest.mark.parametrize("name", SYSTEMS)
+def test_what_an_optimiser_remembers_is_not_taken_for_what_a_system_does(name):
+    """Plain descent that remembers two vectors which nobody needs."""
+    s = setting(graph=graph_for(name), attackers=[1], attack="sign-flip", step_size=mu)
+    forgetful = OPTIMIZERS["sgd"]._replace(step=lambda w, g, memory, mu, t: (w - mu * g, memory + t), slots=2)
+    with mock.patch.dict(OPTIMIZERS, forgetful=forgetful):
+        result = run(name, 3, s._replace(optimizer="forgetful"))
+    assert_array_equal(result.state.W, run(name, 3, s).state.W)
+    assert_array_equal(result.state.memory[:2], 6)
+    assert_array_equal(result.state.memory[2:], run(name, 3, s).state.memory)
+
+
+@pytest.mark.parametrize(("share", "counts"), [(None, {2, 3}), (0.5, {2}), (0.01, {1}), (1.0, {4, 5})])
+def test_the_share_of_neighbours_that_mozi_looks_at(share, counts):
+    """Rounded down, but one at least; without a share, all but as many as there are attackers."""
+    looked, graph = set(), BAND.copy()
+    graph[0, 3] = graph[3, 0] = True
+    s = setting(graph=graph, attackers=[1, 5], attack="sign-flip")
+    rule = lambda W, own, risks, count, *rest: looked.add(count) or W[own]
+    with mock.patch.object(rules, "mozi", rule):
+        run("mozi", 1, s, share=share)
+    assert looked == counts
 
 
 @pytest.mark.parametrize("name", SYSTEMS)

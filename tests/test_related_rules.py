@@ -1,4 +1,4 @@
-"""What the systems of refimpl.related are made of: rules, weights, a compressor."""
+"""The rules of refimpl.related: against oracles, by hand, and as rules of Algorithm 1."""
 
 import numpy as np
 import oracle_related as oracle
@@ -10,25 +10,9 @@ from problems import after, setting
 from related_problems import assert_same, run
 from strategies import attacked, models
 
-from refimpl import aggregate, graphs, related, train
+from refimpl import aggregate, train
 from refimpl.fast import engine as fast
-from refimpl.related import mixing, rules, schedules
-
-# --- Mixing -------------------------------------------------------------------------------------------------
-
-
-@given(st.integers(0, 2**32), st.sampled_from([0, np.nan, np.inf, -np.inf, 1e308]), st.booleans())
-def test_mixing_is_eq_3_to_the_bit(seed, odd, ignored):
-    """Also with a model that is not finite, of weight 0 or not, and where the sum overflows."""
-    rng = np.random.default_rng(seed)
-    W, c = rng.normal(size=(5, 7)), rng.random(5)
-    W[rng.integers(5), rng.integers(7, size=2)] = odd
-    W[0] = W[1] if odd == 1e308 else W[0]
-    c[~np.isfinite(W).all(axis=1) & ignored] = 0
-    before = W.copy()
-    assert_array_equal(mixing.combine(c, W), aggregate.combine(c, W))
-    assert_array_equal(W, before)
-
+from refimpl.related import rules
 
 # --- Rules --------------------------------------------------------------------------------------------------
 
@@ -98,6 +82,26 @@ def test_bulyan_takes_the_lower_of_two_as_near():
     assert_allclose(rules.bulyan(W, 1), [1.0])
 
 
+def test_ties_among_many_go_to_the_lower_value_or_index():
+    """So many that a sort which is not stable would mix them up."""
+    rng = np.random.default_rng(0)
+    V = rng.integers(-2, 3, (43, 40)) / 4  # of each coordinate, 33 models' values, and of these 23
+    picked = aggregate.ascending(rules.repeated_krum(V, 5)).T.tolist()
+    nearest = [sorted(column, key=lambda v: (abs(v - oracle.middle(column)), v))[:23] for column in picked]
+    assert_allclose(rules.bulyan(V, 5), np.mean(nearest, axis=1), rtol=1e-12, atol=1e-12)
+    W, c = np.zeros((41, 40)), rng.random(41)
+    W[1:] = np.diag(np.tile([1.0, 2.0], 20))  # each other model in a direction of its own, as far as many
+    nearest = [*range(1, 41, 2), *range(2, 41, 2)]
+    taken = rules.mozi(W, 0, np.zeros(41), 30) > 0
+    assert_array_equal(np.flatnonzero(taken) + 1, sorted(nearest[:30]))
+    c /= c.sum()
+    delta, total, sum_of_squares = sum(sorted(c[1:])[-10:]), c[0], 0
+    for l in nearest:
+        total += c[l]
+        sum_of_squares += c[l] * (1 if l % 2 else 4) * (total < 1 - delta)
+    assert rules.adaptive_radius(W, 0, c, 10) == pytest.approx((sum_of_squares / delta) ** 0.5, rel=1e-12)
+
+
 def test_mda_takes_the_first_of_equal_subsets():
     W = np.array([[0.0], [1.0], [2.0]])  # {0, 1} and {1, 2} are as wide
     assert_array_equal(rules.minimum_diameter_average(W, 1), [0.5])
@@ -109,6 +113,7 @@ def test_scissor_by_hand():
     assert_allclose(rules.iterative_outlier_scissor(W, 3, c, 1), [7 / 4])
     assert_allclose(rules.iterative_outlier_scissor(W, 3, c, 2), [1.0])
     assert_allclose(rules.iterative_outlier_scissor(W, 1, c, 1), [(100 + 4 + 1 + 2) / 4])  # its own stays
+    assert_allclose(rules.iterative_outlier_scissor(W, 0, c, 9), [0.0])  # also if all others are dropped
 
 
 def test_clip_by_hand():
@@ -148,50 +153,6 @@ def test_mozi_by_hand():
     assert_allclose(rules.mozi(W, 0, risks, 2, alpha=0.9), [0.1])
     lost = np.array([0.5, 0.7, np.nan, 0.1])
     assert_allclose(rules.mozi(W, 0, lost, 2, empty="lowest-risk"), [0.5])  # NaN is not the lowest
-
-
-# --- Weights, compressor ------------------------------------------------------------------------------------
-
-
-@given(st.integers(1, 8), st.floats(0, 1), st.integers(0, 2**32 - 1))
-def test_metropolis_weights_are_symmetric_and_doubly_stochastic(n, p, seed):
-    graph = graphs.erdos_renyi(n, p, np.random.default_rng(seed))
-    W = related.metropolis_weights(graph)
-    assert_array_equal(W, W.T)
-    assert_allclose(W.sum(axis=0), 1, rtol=1e-12)
-    assert_array_equal(W > 0, graph)
-    assert_allclose(
-        W, oracle.metropolis([np.flatnonzero(row).tolist() for row in graph]), rtol=1e-12, atol=1e-15
-    )
-
-
-def test_metropolis_weights_on_a_path_and_an_even_ring():
-    """1/3 at both edges of the path; on the ring no eigenvalue is -1, as without the "+ 1"."""
-    assert_allclose(
-        related.metropolis_weights(graphs.from_edges(3, [(0, 1), (1, 2)])),
-        [[2 / 3, 1 / 3, 0], [1 / 3, 1 / 3, 1 / 3], [0, 1 / 3, 2 / 3]],
-    )
-    assert np.linalg.eigvalsh(related.metropolis_weights(graphs.ring(6))).min() == pytest.approx(-1 / 3)
-
-
-def test_push_weights_share_out_what_is_sent():
-    graph = schedules.one_way(graphs.complete(6), 0.5, np.random.default_rng(0))
-    P = related.push_weights(graph)
-    assert not np.array_equal(graph, graph.T)
-    assert_allclose(P.sum(axis=0), 1)
-    assert_array_equal(P > 0, graph)
-
-
-def test_top_k_by_hand():
-    x = np.array([1.0, -3.0, 2.0, -2.0, 0.5])
-    assert_array_equal(mixing.top_k(x, 2), [0, -3, 2, 0, 0])  # of 2 and -2 the first
-    assert_array_equal(mixing.top_k(x, 5), x)
-    ties = np.tile([1.0, -2.0, 2.0, 3.0], 100)  # enough for a sort that is not stable to mix them up
-    assert_array_equal(
-        mixing.top_k(ties, 103), np.where((ties == 3) | (np.arange(400) < 6) & (ties**2 == 4), ties, 0)
-    )
-    assert mixing.count_of(0.01, 26) == 1
-    assert mixing.count_of(0.01, 250) == 3  # halves up, also where the lower number is even
 
 
 # --- As rules of Algorithm 1 --------------------------------------------------------------------------------

@@ -193,6 +193,19 @@ def test_epochs_are_a_whole_number(epochs):
     assert len(run(setting(), np.int64(1)).history["worst_own"]) == 1
 
 
+def test_a_neighbourhood_is_who_is_heard_not_who_hears():
+    """On a path in one direction everyone hears one other, but the first, and is heard by one, but the last."""
+    s = setting(graph=np.eye(7, dtype=bool) | np.eye(7, k=-1, dtype=bool))
+
+    def require(n, f):
+        if n < 2:
+            raise ValueError("nobody is heard")
+
+    with pytest.raises(ValueError, match="worker 0, with 0 neighbours: nobody is heard"):
+        train.check_neighbourhoods(s, require)
+    train.check_neighbourhoods(s._replace(attackers=np.array([0])), require)
+
+
 def test_every_worker_needs_a_row_to_be_tested_on():
     test = held_out(local_data())
     test.own[3] = False

@@ -6,7 +6,6 @@ for the time of the run, and no longer: its next run may be another script's.
 """
 
 import contextlib
-import functools
 import inspect
 import threading
 from collections.abc import Callable, Iterable, Iterator
@@ -128,7 +127,6 @@ def check(config: Config) -> None:
                 raise ValueError(f"{needs}, got {getattr(function, '__name__', function)}{got}")
 
 
-@functools.cache
 def called_with(table: type) -> dict[str, int]:
     """The number of arguments of each function in an entry of this type, as its annotations have it."""
     found = {}

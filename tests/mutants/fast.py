@@ -178,6 +178,18 @@ def lost_where_copied(local_steps):
     return mutant
 
 
+def rounded(local_steps):
+    """The derivatives that are to be carried, in single precision."""
+
+    def mutant(p, state, X, y, t, delta=None):
+        made = local_steps(p, state, X, y, t, delta)
+        if delta is not None:
+            delta[...] = delta.astype("float32")
+        return made
+
+    return mutant
+
+
 def of_the_first_part(step):
     """The derivatives that are to be carried of the rows that are computed first."""
 
@@ -277,6 +289,7 @@ MUTANTS = [
     # --- The engine
     ("derivatives that were copied are lost", E, "local_steps", lost_where_copied,
      har("adaptive", "alie", "float64", 0), har("inverse-risk", "arbitrary", "float64", 1)),
+    ("derivatives in single precision", E, "local_steps", rounded, har("adaptive", "alie", "float64", 0)),
     ("carried products, and risks in stages", plan, "in_stages", without("carries"),
      har("adaptive", "sign-flip", "float32", 1)),
     ("a user's rule on any thread", E, "plan", a_users_rule_as_a_twin,

@@ -78,6 +78,16 @@ def attackers_mix(s, state, result):
     result.state.W[s.attackers] = result.sent[-1].mean(axis=0)
 
 
+def first_slot(system):
+    """What the optimiser remembers first is taken for what the system does."""
+
+    def mutant(s, state, *rest, **given):
+        later = state._replace(memory=np.roll(state.memory, -1, axis=0))
+        return system.round(s, later if state.t else state, *rest, **given)
+
+    return system._replace(round=mutant)
+
+
 def smallest(top_k):
     return lambda x, k: x - top_k(x, len(x) - k)
 
@@ -275,6 +285,9 @@ MUTANTS = [
     ("MOZI's second stage sees everyone", rules, "mozi",
      lambda f: lambda W, own, r, n, *rest, **given: f(W, own, r, len(W), *rest, **given),
      test("mozi_by_hand"), oracle("mozi")),
+    ("MOZI's ties to the last", rules, "mozi",
+     lambda f: lambda W, own, r, *rest, **given: f(W[::-1], len(W) - 1 - own, r[::-1], *rest, **given),
+     test("ties_among_many_go_to_the_lower_value_or_index")),
     ("MOZI falls back on the lowest risk", SYSTEMS, "mozi", options(empty="lowest-risk"),
      oracle("mozi")),
     ("UBAR falls back on the nearest", SYSTEMS, "ubar", options(empty="nearest"), oracle("ubar")),
@@ -285,6 +298,8 @@ MUTANTS = [
      oracle("clipped-gossip-oracle")),
     ("half of the momentum", SYSTEMS, "clipped-gossip", options(momentum=0.5),
      oracle("clipped-gossip")),
+    ("the optimiser's memory for the momentum", SYSTEMS, "clipped-gossip", first_slot,
+     test("what_an_optimiser_remembers_is_not_taken_for_what_a_system_does", name="clipped-gossip")),
     ("an oracle that counts the attackers' distances", rules, "oracle_radius",
      lambda f: lambda W, own, c, honest: float(
          np.sqrt(c @ ((W - W[own]) ** 2).sum(axis=-1) / c[~honest].sum())) if (~honest).any() else np.inf,
@@ -316,6 +331,9 @@ MUTANTS = [
     ("IOS drops all at once", rules, "iterative_outlier_scissor", all_at_once, test("scissor_by_hand")),
     ("IOS may drop its own", rules, "iterative_outlier_scissor",
      lambda f: lambda W, own, c, k: f(W, 0 if own else 1, c, k), test("scissor_by_hand")),
+    ("IOS drops its own with the last", rules, "iterative_outlier_scissor",
+     lambda f: lambda W, own, c, k: f(W, own, c, k) if k < len(W) else W[own] * np.nan,
+     test("scissor_by_hand")),
     ("IOS with equal weights", screening, "metropolis_weights", lambda f: mixing.uniform_weights,
      oracle("ios"), oracle("clipped-gossip")),
     ("multi-task without memory", SYSTEMS, "multi-task", options(nu=1.0), oracle("multi-task")),

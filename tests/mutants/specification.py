@@ -405,7 +405,14 @@ MUTANTS = [
      runs("history_is_the_evaluation_of_the_states_at_the_ends_of_epochs", engine=fast.engine)),
     ("one worker that can be tested is enough", T, "run", tested_if_one_is,
      runs("every_worker_needs_a_row_to_be_tested_on")),
+    ("a neighbourhood is who hears a worker", T, "check_neighbourhoods",
+     lambda f: lambda s, require: f(s._replace(graph=s.graph.T), require),
+     runs("a_neighbourhood_is_who_is_heard_not_who_hears")),
     # --- Peers
+    ("every attacker sends the first one's lie", peers, "lie",
+     lambda f: lambda s, a, *rest: f(s, int(s.attackers[0]), *rest),
+     by_processes("every_option_of_a_round_reaches_the_processes",
+                  options={"attack": "arbitrary"}, dtype="float64")),
     ("the first attacker's signals for all", peers, "lie",
      lambda f: lambda s, a, models, heard, signals:
          f(s, a, models, heard, None if signals is None else signals * 0 + signals[:1]),
