@@ -1,5 +1,6 @@
 import importlib.util
 import json
+import math
 import sys
 from pathlib import Path
 
@@ -140,8 +141,16 @@ def test_scale_fits_an_exponent_and_draws(tmp_path, capsys, monkeypatch):
     assert [line.split()[0] for line in lines[1:3]] == ["10", "20"]
     sweep = json.loads((tmp_path / "scale.json").read_text(encoding="utf-8"))["results"]["workers"]
     assert f"{sweep['exponent']:.2f}" in lines[3]
-    assert all(mb > 10 for mb in sweep["MB"])
+    assert all(mb > 10 or math.isnan(mb) for mb in sweep["MB"])
     assert (tmp_path / "scale.png").exists() or "matplotlib does not import" in said
+
+
+def test_memory_is_unknown_where_python_cannot_tell(monkeypatch):
+    """As on Windows, which has neither /proc nor the module resource."""
+    scale = load("scale", monkeypatch)
+    monkeypatch.setattr(Path, "exists", lambda path: False)
+    monkeypatch.setitem(sys.modules, "resource", None)
+    assert math.isnan(scale.peak())
 
 
 def test_the_exponent_is_the_slope_of_the_larger_half(monkeypatch):
