@@ -4,6 +4,7 @@ import json
 import re
 import shlex
 import shutil
+import subprocess
 import sys
 import textwrap
 from contextlib import closing
@@ -21,7 +22,7 @@ from refimpl.vectors import InputError, decode, encode
 
 ROOT = Path(__file__).parents[1]
 ASKED = [kind for kind in KINDS if not KINDS[kind].steps]
-NODE = shutil.which("node")
+NODE, PERL = shutil.which("node"), shutil.which("perl")
 
 pytestmark = pytest.mark.usefixtures("patient")
 
@@ -171,3 +172,20 @@ def test_the_port_is_right(kind):
     with closing(Process(shlex.join([NODE, str(port)]), kind, 60)) as function:
         said = judge(function, kind, form="numpy", limit=61, shrinks=False)
     assert (function.failure, said.status) == ("", report.RIGHT if kind in known else report.NOT_JUDGED), said
+
+
+def test_the_example_of_the_page_is_right(tmp_path, capsys):
+    if not PERL or subprocess.run([PERL, "-MJSON::PP", "-e", "1"], capture_output=True).returncode:
+        pytest.skip("perl, or its module JSON::PP, is not installed")
+    (example,) = re.findall(r"```perl\n(.*?)```", (ROOT / "docs" / "JUDGE.md").read_text(), re.DOTALL)
+    (tmp_path / "average.pl").write_text(example)
+    command = shlex.join([PERL, str(tmp_path / "average.pl")])
+    assert main(["--run", command, "--as", "average", "--strict", "--limit", "60"]) == report.RIGHT
+
+
+def test_the_lines_of_the_page_are_those_of_the_protocol(tmp_path):
+    asked, answer = re.findall(r"^    (\{.*\})$", (ROOT / "docs" / "JUDGE.md").read_text(), re.MULTILINE)
+    body = f"print({answer!r} if json.loads(line) == json.loads({asked!r}) else '{{\"answer\": 1}}')"
+    inputs = decode(json.loads(asked)["inputs"])
+    with closing(Process(program(tmp_path, body), "krum", 60)) as function:
+        assert same(np.array(function(*inputs.values())), KINDS["krum"].define(**inputs))

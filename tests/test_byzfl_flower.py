@@ -9,6 +9,7 @@ Where a definition differs, the test says how and shows that the difference is t
 import importlib
 import importlib.util
 import re
+import shlex
 import sys
 from importlib.metadata import version
 from pathlib import Path
@@ -19,6 +20,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from refimpl import aggregate, attacks
+from refimpl.audit.__main__ import main as audit
 
 pytestmark = pytest.mark.peers
 
@@ -131,6 +133,42 @@ def test_byzfl_attacks(byzfl):
         assert_allclose(foe, attacks.fall_of_empires(honest, 1.5), rtol=1e-12)
         assert_allclose(byzfl.attacks.SignFlipping()(honest), attacks.fall_of_empires(honest), rtol=1e-12)
         assert_array_equal(byzfl.attacks.SignFlipping()(honest[:1]), attacks.sign_flip(honest[:1])[0])
+
+
+@pytest.mark.refimpl("krum", known="n - f - 1, and an attacker's NaN is chosen")
+def test_byzfl_krum_as_its_own_tests_could_have_it(byzfl):
+    return lambda W, f: byzfl.aggregators.Krum(f)(W)
+
+
+@pytest.mark.refimpl("trimmed-mean")
+def test_byzfl_trimmed_mean_as_its_own_tests_could_have_it(byzfl):
+    return lambda W, f: byzfl.aggregators.TrMean(f)(W)
+
+
+# A program as --run starts it, on ByzFL's modules without the __init__ of its package, which needs torchvision.
+ANSWERS = """
+import json, sys, types
+import numpy as np
+package = types.ModuleType("byzfl")
+package.__path__ = [sys.argv[1]]
+sys.modules["byzfl"] = package
+from byzfl.aggregators import Krum
+for line in sys.stdin:
+    inputs = json.loads(line)["inputs"]
+    W = np.array([float(x) for x in inputs["W"]["data"]]).reshape(inputs["W"]["shape"])
+    try:
+        said = {"answer": Krum(inputs["f"] + 1)(W).tolist()}
+    except ValueError as error:
+        said = {"error": str(error)}
+    print(json.dumps(said), flush=True)
+"""
+
+
+def test_byzfl_krum_of_f_plus_1_as_a_program(byzfl, tmp_path, capsys):
+    (tmp_path / "answers.py").write_text(ANSWERS)
+    command = shlex.join([sys.executable, str(tmp_path / "answers.py"), byzfl.__path__[0]])
+    assert audit(["--run", command, "--as", "krum", "--limit", "60"]) == 0
+    assert "is right: it is krum as in Blanchard et al. 2017" in " ".join(capsys.readouterr().out.split())
 
 
 # --- Flower -------------------------------------------------------------------------------------------------
