@@ -269,6 +269,7 @@ PICTURES = {
     "har": Picture(in_the_end("har.csv", 13, "paper"), files("har.csv")),
     "har_6": Picture(in_the_end("har.csv", 6, "paper"), files("har.csv")),
     "har_released": Picture(in_the_end("har.csv", 13, "released"), files("har.csv")),
+    "mnist": Picture(in_the_end("mnist.csv", 3, "paper"), files("mnist.csv")),
     "cooperation": Picture(
         lambda path: cooperation.draw(read(cooperation.CSV), path), files("cooperation.csv")
     ),
