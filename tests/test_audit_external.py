@@ -177,14 +177,18 @@ def test_the_port_is_right(kind):
 def test_the_example_of_the_page_is_right(tmp_path, capsys):
     if not PERL or subprocess.run([PERL, "-MJSON::PP", "-e", "1"], capture_output=True).returncode:
         pytest.skip("perl, or its module JSON::PP, is not installed")
-    (example,) = re.findall(r"```perl\n(.*?)```", (ROOT / "docs" / "JUDGE.md").read_text(), re.DOTALL)
-    (tmp_path / "average.pl").write_text(example)
+    (example,) = re.findall(
+        r"```perl\n(.*?)```", (ROOT / "docs" / "JUDGE.md").read_text(encoding="utf-8"), re.DOTALL
+    )
+    (tmp_path / "average.pl").write_text(example, encoding="utf-8")
     command = shlex.join([PERL, str(tmp_path / "average.pl")])
     assert main(["--run", command, "--as", "average", "--strict", "--limit", "60"]) == report.RIGHT
 
 
 def test_the_lines_of_the_page_are_those_of_the_protocol(tmp_path):
-    asked, answer = re.findall(r"^    (\{.*\})$", (ROOT / "docs" / "JUDGE.md").read_text(), re.MULTILINE)
+    asked, answer = re.findall(
+        r"^    (\{.*\})$", (ROOT / "docs" / "JUDGE.md").read_text(encoding="utf-8"), re.MULTILINE
+    )
     body = f"print({answer!r} if json.loads(line) == json.loads({asked!r}) else '{{\"answer\": 1}}')"
     inputs = decode(json.loads(asked)["inputs"])
     with closing(Process(program(tmp_path, body), "krum", 60)) as function:

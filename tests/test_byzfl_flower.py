@@ -165,7 +165,7 @@ for line in sys.stdin:
 
 
 def test_byzfl_krum_of_f_plus_1_as_a_program(byzfl, tmp_path, capsys):
-    (tmp_path / "answers.py").write_text(ANSWERS)
+    (tmp_path / "answers.py").write_text(ANSWERS, encoding="utf-8")
     command = shlex.join([sys.executable, str(tmp_path / "answers.py"), byzfl.__path__[0]])
     assert audit(["--run", command, "--as", "krum", "--limit", "60"]) == 0
     assert "is right: it is krum as in Blanchard et al. 2017" in " ".join(capsys.readouterr().out.split())

@@ -121,9 +121,11 @@ class Krum:
 
 
 def test_the_example_of_the_page(pytester):
-    (example,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "JUDGE.md").read_text(), re.DOTALL)
+    (example,) = re.findall(
+        r"```python\n(.*?)```", (ROOT / "docs" / "JUDGE.md").read_text(encoding="utf-8"), re.DOTALL
+    )
     package = pytester.mkpydir("my_package")
-    (package / "rules.py").write_text(RULES)
+    (package / "rules.py").write_text(RULES, encoding="utf-8")
     pytester.makepyfile(example)
     pytester.syspathinsert()
     pytester.runpytest_inprocess("-p", "refimpl.plugin", "--strict-markers").assert_outcomes(passed=2)
