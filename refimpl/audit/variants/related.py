@@ -1,11 +1,11 @@
-"""Variants of the rules of other papers: geometric median, Multi-Krum, Bulyan, MDA; rules that know their own."""
+"""Variants of other papers' rules: geometric median, Multi-Krum, Bulyan, MDA, and those that know their own."""
 
 from collections.abc import Callable
 from itertools import combinations
 
 import numpy as np
 
-from refimpl.aggregate import ascending, average, coordinate_median, medoid, trimmed_mean
+from refimpl.aggregate import average, coordinate_median, medoid, trimmed_mean
 from refimpl.aggregate import squared_distances as squares
 from refimpl.arrays import Array
 from refimpl.audit.variants.rules import (
@@ -106,7 +106,7 @@ def multi_krum_summed(W: Array, f: int) -> Array:
 
 def multi_krum_repeated(W: Array, f: int) -> Array:
     """repeated Krum that counts itself: the mean of n - 2f - 2 models, picked one by one among those left, by
-    m - f - 2 squared distances with the 0 to itself [Shejwalkar and Houmansadr 2021 (the authors' notebooks)]"""
+    m - f - 2 squared distances with the 0 to itself [notebooks of NDSS 2021]"""
     return picked(W, f, len(W) - 2 * f - 2, 2, skip=0).mean(axis=0)
 
 
