@@ -35,7 +35,14 @@ def read(text):
     return json.loads(text.replace("nan", "NaN").replace("inf", "Infinity"))
 
 
-@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "round"])
+@pytest.mark.parametrize(
+    "kind",
+    [
+        pytest.param(name, marks=[pytest.mark.slow] * (kind.chooses or name == "geometric-median"))
+        for name, kind in KINDS.items()
+        if name != "round"
+    ],
+)
 def test_inputs_are_made_small_and_stay_possible(kind):
     said = judge(VARIANTS[kind][0].compute, kind, strict=True)
     assert said.difference.case == "the smallest input found"

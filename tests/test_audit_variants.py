@@ -62,7 +62,7 @@ def test_a_variant_comes_back_under_its_own_name(kind, variant):
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 @pytest.mark.parametrize(
-    "kind", [pytest.param(kind, marks=[pytest.mark.slow] * (kind == "round")) for kind in KINDS]
+    "kind", [pytest.param(kind, marks=[pytest.mark.slow] * (kind in ("bulyan", "round"))) for kind in KINDS]
 )
 def test_the_cases_tell_the_definition_and_all_variants_apart(kind):
     cases = [case for case in cases_of(kind) if case.expected is not None]

@@ -1,4 +1,4 @@
-"""One line of arithmetic for each kind: how its definition comes to an answer, on a small input.
+"""A line of arithmetic for kinds that one explains: how the definition comes to an answer, on a small input.
 
 A function is named and called as the definition that it explains.
 """
@@ -7,6 +7,7 @@ import numpy as np
 
 from refimpl import aggregate, attacks
 from refimpl.arrays import quiet
+from refimpl.related import rules
 
 
 def num(x: float) -> str:
@@ -86,6 +87,26 @@ def krum(W: np.ndarray, f: int) -> str:
     nearest = np.sort(D, axis=1)[:, : n - f - 2]
     chosen = _chosen(nearest, W, aggregate.krum(W, f))
     return f"squared distances to the n - f - 2 = {n - f - 2} nearest others: {chosen}"
+
+
+def multi_krum(W: np.ndarray, f: int) -> str:
+    m = len(W) - f - 2
+    D = aggregate.squared_distances(W)
+    best = np.sort(rules.krum_order(D, f)[:m])
+    scores = listed(np.sort(D, axis=1)[:, 1 : m + 1].sum(axis=1))
+    return f"scores over n - f - 2 = {m} others: {scores}; the best are models {listed(best)}"
+
+
+def own_trimmed_mean(W: np.ndarray, own: int, f: int) -> str:
+    s = aggregate.ascending(np.delete(W, own, axis=0))[:, 0]
+    kept = s[f : len(s) - f]
+    others = f"the others in order: {listed(s)}; without {f} on each side, with {num(W[own, 0])}"
+    return f"first coordinate, {others}: {mean_of(np.append(W[own, 0], kept))}"
+
+
+def clipped_gossip(W: np.ndarray, own: int, weights: np.ndarray, tau: float) -> str:
+    norms = np.sqrt(((W - W[own]) ** 2).sum(axis=1))
+    return f"distances to model {own}: {listed(norms)}; factors: {listed(tau / np.maximum(norms, tau))}"
 
 
 def medoid(W: np.ndarray) -> str:
@@ -183,3 +204,12 @@ def metropolis_weights(graph: np.ndarray) -> str:
     return f"degrees {listed(d)} without the worker itself; " + "; ".join(
         [*edges, "W_ii = 1 - the rest of row i"]
     )
+
+
+def push_weights(graph: np.ndarray) -> str:
+    out = graph.sum(axis=0)
+    return f"with itself, worker l sends to {listed(out)} of them: column l holds 1 over its number"
+
+
+def top_k(x: np.ndarray, k: int) -> str:
+    return f"magnitudes in order: {listed(np.sort(abs(x))[::-1])}; the first {k} are kept"

@@ -1,7 +1,7 @@
 """What can be judged: the table KINDS, whose names `--as` takes. `cases_of` gives a kind's cases.
 
 A function is called with the arguments of its kind's definition; if the last of these has a default, that is 1,
-and a function may lack it. The function of `arithmetic` with the definition's name explains its answers.
+and a function may lack it. A function of `arithmetic` with the definition's name explains its answers.
 """
 
 import functools
@@ -219,13 +219,13 @@ KINDS: dict[str, Kind] = {
     ),
     "own-trimmed-mean": _received(
         rules.own_trimmed_mean,
-        about="by coordinate, the mean of one's own value and the others' without their f lowest and f highest",
+        about="the mean of one's own value and the others' without their f lowest and f highest, by coordinate",
         reference="BRIDGE-T, Fang et al. 2022",
         draw=lambda: cases.received(lambda f: 2 * f + 2),
     ),
     "ios": _received(
         rules.iterative_outlier_scissor,
-        about="f times, the neighbour farthest from the weighted mean is dropped; then the mean of the rest",
+        about="the weighted mean after f times dropping the neighbour that is farthest from it",
         reference="Wu, Chen and Ling 2023",
         draw=lambda: cases.received_with_weights(lambda f: 2 * f + 2),
         chooses=True,
@@ -238,8 +238,8 @@ KINDS: dict[str, Kind] = {
     ),
     "mozi": Kind(
         mozi,
-        about="half of one's own model and half of the mean of those of the `count` nearest others whose risk "
-        "is no higher than one's own; of the nearest one if there are none",
+        about="half one's own model, half the mean of those of the `count` nearest others whose risk is no "
+        "higher than one's own, or the nearest if there are none",
         reference="Guo et al. 2021",
         draw=cases.received_with_risks,
         relations=cases.OF_RECEIVED,

@@ -1,4 +1,4 @@
-"""Variants of other papers' rules: geometric median, Multi-Krum, Bulyan, MDA; rules that know their own."""
+"""Variants of other papers' rules: geometric median, Multi-Krum, Bulyan, MDA, and those that know their own."""
 
 from collections.abc import Callable
 from itertools import combinations
@@ -106,7 +106,7 @@ def multi_krum_summed(W: Array, f: int) -> Array:
 
 def multi_krum_repeated(W: Array, f: int) -> Array:
     """repeated Krum that counts itself: the mean of n - 2f - 2 models, picked one by one among those left, by
-    m - f - 2 squared distances with the 0 to itself [Shejwalkar and Houmansadr 2021 (authors' notebooks)]"""
+    m - f - 2 squared distances with the 0 to itself [notebooks of NDSS 2021]"""
     return picked(W, f, len(W) - 2 * f - 2, 2, skip=0).mean(axis=0)
 
 
