@@ -37,12 +37,17 @@ def nodes(path, *kinds):
 
 
 def imports(path):
-    """The modules that the file imports, anywhere in it. `from a import b` may mean a.b: both are named."""
+    """The modules that the file imports, anywhere in it. `from a import b` may mean a.b: both are named.
+
+    Not what a module's `__getattr__` imports: that is only for those who ask for it by name.
+    """
     found = set()
-    for node in nodes(path, ast.Import, ast.ImportFrom):
+    tree = ast.parse(path.read_text())
+    tree.body = [node for node in tree.body if getattr(node, "name", None) != "__getattr__"]
+    for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
-        else:
+        elif isinstance(node, ast.ImportFrom):
             assert not node.level, f"{path}: relative imports are not followed here"
             found |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
     return found
