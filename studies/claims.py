@@ -111,7 +111,8 @@ def setting(c: Config, files: dict[str, Results]) -> Setting:
     results.need_same(found, ["data"])
     configs = [run.config for runs in files.values() for run in runs]
     source = "; ".join([", ".join(name for name in used if used[name]), *describe_versions(found)])
-    return Setting(c, *(by_attack(found, m) for m in (ACCURACY, LOSS)), caption(c, configs), source)
+    accuracies, losses = by_attack(found, ACCURACY), by_attack(found, LOSS)
+    return Setting(c, accuracies, losses, caption(c, configs), source)
 
 
 def by_attack(runs: Results, measure: str) -> dict[str, Numbers]:
