@@ -111,7 +111,7 @@ def setting(c: Config, files: dict[str, Results]) -> Setting:
     results.need_same(found, ["data"])
     configs = [run.config for runs in files.values() for run in runs]
     source = "; ".join([", ".join(name for name in used if used[name]), *describe_versions(found)])
-    accuracies, losses = (by_attack(found, measure) for measure in (ACCURACY, LOSS))
+    accuracies, losses = by_attack(found, ACCURACY), by_attack(found, LOSS)
     return Setting(c, accuracies, losses, caption(c, configs), source)
 
 
