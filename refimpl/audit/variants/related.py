@@ -48,10 +48,21 @@ def eight_steps_from_0(W: Array) -> Array:
     return weiszfeld(W, 0 * W[0], 8, 0.1)
 
 
+def weights_that_add_up(W: Array) -> Array:
+    """four steps with weights that add up: each step divides the weights of the last one by the distances, and
+    so goes to one of the models [OpenFL's GeometricMedian (whose stop is left out)]"""
+    z, c = W.mean(axis=0), np.ones(len(W))
+    for _ in range(4):
+        c = c / np.maximum(np.sqrt(((W - z) ** 2).sum(axis=1)), 1e-5)
+        c = c / c.sum()
+        z = c @ W
+    return z
+
+
 def from_the_coordinate_median(W: Array) -> Array:
-    """Weiszfeld's steps from the coordinate median: up to 256, distances of at least 1e-12; a start on one of
-    the models never leaves it [ByzPy's GeometricMedian]"""
-    return weiszfeld(W, np.median(W, axis=0), 256, 1e-12)
+    """Weiszfeld's steps from the coordinate median: up to 256 from the lower median, distances of at least
+    1e-12; a start on one of the models never leaves it [ByzPy's GeometricMedian on torch]"""
+    return weiszfeld(W, lower_median(W), 256, 1e-12)
 
 
 def median_by_coordinate(W: Array) -> Array:
@@ -86,6 +97,12 @@ def picked(
 def multi_krum_n_f_squared(W: Array, f: int) -> Array:
     """the n - f best: over n - f - 2 others"""
     return multi_krum(W, f, 2, len(W) - f)
+
+
+def multi_krum_n_f_1(W: Array, f: int) -> Array:
+    """Multi-Krum with n - f - 1: squared distances to the n - f - 1 nearest others, the n - f - 2 best
+    [ByzPy's MultiKrum(f, n - f - 2)]"""
+    return multi_krum(W, f, 1, len(W) - f - 2)
 
 
 def multi_krum_unsquared(W: Array, f: int) -> Array:
@@ -365,11 +382,12 @@ def distances_not_used(W: Array, own: int, risks: Array, count: int) -> Array:
 
 TABLE = {
     "geometric-median": (
-        four_steps, three_steps_from_0, eight_steps_from_0, from_the_coordinate_median, median_by_coordinate,
-        medoid_for_median, mean_for_median,
+        four_steps, three_steps_from_0, eight_steps_from_0, weights_that_add_up, from_the_coordinate_median,
+        median_by_coordinate, medoid_for_median, mean_for_median,
     ),
     "multi-krum": (
-        multi_krum_n_f, multi_krum_garfield, multi_krum_n_f_squared, multi_krum_unsquared, multi_krum_of_one,
+        multi_krum_n_f, multi_krum_garfield, multi_krum_n_f_squared, multi_krum_n_f_1, multi_krum_unsquared,
+        multi_krum_of_one,
         multi_krum_summed, multi_krum_repeated,
     ),
     "bulyan": (
