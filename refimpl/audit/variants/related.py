@@ -23,11 +23,13 @@ from refimpl.related.rules import mozi, weighted_mean
 # --- Geometric median ---------------------------------------------------------------------------------------
 
 
-def weiszfeld(W: Array, z: Array, steps: int, nu: float) -> Array:
-    """The point after Weiszfeld's steps from z, with distances of at least nu."""
+def weiszfeld(W: Array, z: Array, steps: int, nu: float, tolerance: float = 0.0) -> Array:
+    """The point after Weiszfeld's steps from z, with distances of at least nu, until it moves no farther."""
     for _ in range(steps):
         closeness = 1 / np.maximum(np.sqrt(((W - z) ** 2).sum(axis=1)), nu)
-        z = closeness @ W / closeness.sum()
+        before, z = z, closeness @ W / closeness.sum()
+        if np.sqrt(((z - before) ** 2).sum()) <= tolerance:
+            break
     return z
 
 
@@ -60,9 +62,9 @@ def weights_that_add_up(W: Array) -> Array:
 
 
 def from_the_coordinate_median(W: Array) -> Array:
-    """Weiszfeld's steps from the coordinate median: up to 256 from the lower median, distances of at least
-    1e-12; a start on one of the models never leaves it [ByzPy's GeometricMedian on torch]"""
-    return weiszfeld(W, lower_median(W), 256, 1e-12)
+    """Weiszfeld's steps from the coordinate median: from the lower median, distances of at least 1e-12; if the
+    start is one of the models, it stays there [ByzPy's GeometricMedian on torch]"""
+    return weiszfeld(W, lower_median(W), 256, 1e-12, 1e-6)
 
 
 def median_by_coordinate(W: Array) -> Array:
