@@ -66,12 +66,12 @@ def under_attack(W: Any, f: int) -> Any:
 
 def byzfl_functions(W: Any, f: int) -> dict[str, Callable[[], Any]]:
     """The rules that byzfl has too, on its input, a numpy array or a torch tensor."""
-    byzfl = libraries.byzfl()
-    rules, honest, h = byzfl.aggregators, W[f:], len(W) - f
+    rules, lies = libraries.byzfl()
+    honest, h = W[f:], len(W) - f
     average, median, trimmed, krum = rules.Average(), rules.Median(), rules.TrMean(f), rules.Krum(f + 1)
     attacked = under_attack(W, f)
-    foe = byzfl.attacks.InnerProductManipulation(tau=1.0)
-    alie = byzfl.attacks.ALittleIsEnough(tau=-attacks.alie_z(len(W), f) * ((h - 1) / h) ** 0.5)
+    foe = lies.InnerProductManipulation(tau=1.0)
+    alie = lies.ALittleIsEnough(tau=-attacks.alie_z(len(W), f) * ((h - 1) / h) ** 0.5)
     return {
         "average": lambda: average(W),
         "median": lambda: median(W),

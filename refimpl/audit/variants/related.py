@@ -23,11 +23,13 @@ from refimpl.related.rules import mozi, weighted_mean
 # --- Geometric median ---------------------------------------------------------------------------------------
 
 
-def weiszfeld(W: Array, z: Array, steps: int, nu: float) -> Array:
-    """The point after Weiszfeld's steps from z, with distances of at least nu."""
+def weiszfeld(W: Array, z: Array, steps: int, nu: float, tolerance: float = 0.0) -> Array:
+    """The point after Weiszfeld's steps from z, with distances of at least nu, until it moves no farther."""
     for _ in range(steps):
         closeness = 1 / np.maximum(np.sqrt(((W - z) ** 2).sum(axis=1)), nu)
-        z = closeness @ W / closeness.sum()
+        before, z = z, closeness @ W / closeness.sum()
+        if np.sqrt(((z - before) ** 2).sum()) <= tolerance:
+            break
     return z
 
 
@@ -48,10 +50,21 @@ def eight_steps_from_0(W: Array) -> Array:
     return weiszfeld(W, 0 * W[0], 8, 0.1)
 
 
+def weights_that_add_up(W: Array) -> Array:
+    """four steps with weights that add up: each step divides the weights of the last one by the distances, and
+    so goes to one of the models [OpenFL's GeometricMedian (whose stop is left out)]"""
+    z, c = W.mean(axis=0), np.ones(len(W))
+    for _ in range(4):
+        c = c / np.maximum(np.sqrt(((W - z) ** 2).sum(axis=1)), 1e-5)
+        c = c / c.sum()
+        z = c @ W
+    return z
+
+
 def from_the_coordinate_median(W: Array) -> Array:
-    """Weiszfeld's steps from the coordinate median: up to 256, distances of at least 1e-12; a start on one of
-    the models never leaves it [ByzPy's GeometricMedian]"""
-    return weiszfeld(W, np.median(W, axis=0), 256, 1e-12)
+    """Weiszfeld's steps from the coordinate median: from the lower median, distances of at least 1e-12; if the
+    start is one of the models, it stays there [ByzPy's GeometricMedian on torch]"""
+    return weiszfeld(W, lower_median(W), 256, 1e-12, 1e-6)
 
 
 def median_by_coordinate(W: Array) -> Array:
@@ -86,6 +99,12 @@ def picked(
 def multi_krum_n_f_squared(W: Array, f: int) -> Array:
     """the n - f best: over n - f - 2 others"""
     return multi_krum(W, f, 2, len(W) - f)
+
+
+def multi_krum_n_f_1(W: Array, f: int) -> Array:
+    """Multi-Krum with n - f - 1: squared distances to the n - f - 1 nearest others, the n - f - 2 best
+    [ByzPy's MultiKrum(f, n - f - 2)]"""
+    return multi_krum(W, f, 1, len(W) - f - 2)
 
 
 def multi_krum_unsquared(W: Array, f: int) -> Array:
@@ -365,11 +384,12 @@ def distances_not_used(W: Array, own: int, risks: Array, count: int) -> Array:
 
 TABLE = {
     "geometric-median": (
-        four_steps, three_steps_from_0, eight_steps_from_0, from_the_coordinate_median, median_by_coordinate,
-        medoid_for_median, mean_for_median,
+        four_steps, three_steps_from_0, eight_steps_from_0, weights_that_add_up, from_the_coordinate_median,
+        median_by_coordinate, medoid_for_median, mean_for_median,
     ),
     "multi-krum": (
-        multi_krum_n_f, multi_krum_garfield, multi_krum_n_f_squared, multi_krum_unsquared, multi_krum_of_one,
+        multi_krum_n_f, multi_krum_garfield, multi_krum_n_f_squared, multi_krum_n_f_1, multi_krum_unsquared,
+        multi_krum_of_one,
         multi_krum_summed, multi_krum_repeated,
     ),
     "bulyan": (
