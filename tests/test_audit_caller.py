@@ -106,7 +106,7 @@ def test_a_judgement_that_was_cut_short_is_none():
     """Whatever it was asked until then it answered well."""
     said = in_a_hurry(aggregate.average)
     assert (said.status, said.verdict) == (report.NOT_JUDGED, "could not be judged")
-    assert re.match(r"it is slow: only \d+ of 322 cases were asked in 0.3 s, and it is right as ", said.problem)
+    assert re.match(r"it is slow: only \d+ of \d+ cases were asked in 0.3 s, and it is right as ", said.problem)
     assert said.agreement.full
 
 
