@@ -50,7 +50,7 @@ def adaptive_weights(risks: Array, own: int) -> Array:
 def or_keep_own(weights: Array, own: int) -> Array:
     """The weights (n,), or all weight on the receiver's own model if they are all 0."""
     xp = module_of(weights)
-    return xp.where(xp.any(weights > 0), weights, xp.asarray(positions(weights) == own, dtype=weights.dtype))
+    return xp.where(xp.any(weights != 0), weights, xp.asarray(positions(weights) == own, dtype=weights.dtype))
 
 
 @quiet

@@ -1,9 +1,13 @@
 """The experiments as a library."""
 
+import functools
+import threading
+
 import numpy as np
 import pytest
 
 import refimpl
+from refimpl import aggregate
 from refimpl.aggregate import RULES, Rule
 from refimpl.attacks import ATTACKS
 from refimpl.experiments import api, cli
@@ -131,6 +135,13 @@ def test_an_entry_may_weigh(tmp_path):
         ({"rules": {"krum": half_way}}, "there is a rule krum: give yours another name"),
         ({"rules": [half_way, half_way]}, "there is a rule half_way: give yours another name"),
         ({"rules": {"mine": Rule(half_way, "", "-", "")}}, "Rule.compute needs a function of 4 arguments"),
+        ({"rules": {"krum": "median"}}, "rule krum needs a function or an entry, got the name median"),
+        ({"rules": {"d-psgd": half_way}}, "there is a rule d-psgd: give yours another name"),
+        (
+            {"rules": {"mine": functools.partial(shout, loudness=1)}},
+            "among W, risks, own, f, got honest",
+        ),
+        ({"dry_run": True}, "needs options of runs, got dry_run"),
         ({"epochs": 0}, "argument --epochs: needs a whole number, 1 or more, got 0"),
         ({"nonsense": 1}, "unrecognized arguments: --nonsense 1"),
         ({"task": "cifar"}, "needs a task among spambase, .*, got cifar"),
@@ -142,6 +153,26 @@ def test_what_there_is_not_is_refused_in_a_line(given, message, tmp_path):
         refimpl.run(**{"attacks": ["none"], "out": tmp_path / "out"} | given)
     assert before == (RULES, ATTACKS)
     assert not (tmp_path / "out").exists()
+
+
+def test_what_a_partial_has_bound_stays_bound(tmp_path):
+    rules = {"trim0": functools.partial(aggregate.trimmed_mean, f=0), "average": "average"}
+    mine, average = refimpl.run(rules=rules, attacks=["sign-flip"], **QUICK, out=tmp_path)
+    np.testing.assert_allclose(mine.history["mean_loss"], average.history["mean_loss"], rtol=1e-9)
+
+
+def test_repeats_stand_for_seeds(tmp_path):
+    runs = refimpl.run(rules=["local"], attacks=["none"], repeats=2, **QUICK, out=tmp_path)
+    assert [run.config.seed for run in runs] == [0, 1]
+
+
+def test_entries_are_gone_after_threads_that_show_at_once(runs):
+    threads = [threading.Thread(target=runs.table) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert "half_way" not in RULES
 
 
 def test_keywords_are_typed_as_one_would():

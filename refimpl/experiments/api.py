@@ -5,7 +5,9 @@ It takes the options of the command line as keywords, and functions where that t
 
 import contextlib
 import inspect
+import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
@@ -84,7 +86,7 @@ def run(
     task: str = "spambase",
     rules: Choice = (),
     attacks: Choice = (),
-    seeds: Iterable[int] = (0,),
+    seeds: Iterable[int] = (),
     **more: Any,
 ) -> Runs:
     """Runs every rule against every attack with every seed, and returns the results.
@@ -100,6 +102,8 @@ def run(
     """
     if task not in TASKS:
         raise ValueError(f"needs a task among {', '.join(TASKS)}, got {task}")
+    if strange := more.keys() & {"dry_run", "list", "help"}:
+        raise ValueError(f"needs options of runs, got {', '.join(sorted(strange))}")
     mine = {"rule": entries(rules, "rule", rule_of), "attack": entries(attacks, "attack", attack_of)}
     given = {"rules": [*mine["rule"]], "attacks": [*mine["attack"]], "seeds": [*seeds], **more}
     new = {kind: {name: entry for name, entry in some.items() if entry} for kind, some in mine.items()}
@@ -109,17 +113,22 @@ def run(
         run_all, jobs, threads = cli.machine(args)
         make_folder(args.out)
         results = cli.run_grid(runs, args.out, jobs, args.data_dir, threads, run_all)
-        return Runs(sorted(results, key=lambda result: runs.index(result.config)), new)
+        place = {replace(config, device=0): i for i, config in enumerate(runs)}  # a result may be another's
+        return Runs(sorted(results, key=lambda result: place[replace(result.config, device=0)]), new)
+
+
+ADDING = threading.RLock()
 
 
 @contextlib.contextmanager
 def added(mine: Entries) -> Iterator[None]:
-    """Within it, these entries are in the tables."""
-    before = registry.put(mine)
-    try:
-        yield
-    finally:
-        registry.put(before)
+    """Within it, these entries are in the tables; other threads wait."""
+    with ADDING:
+        before = registry.put(mine)
+        try:
+            yield
+        finally:
+            registry.put(before)
 
 
 class Refusing(options.Parser):
@@ -150,8 +159,10 @@ def entries(choice: Choice, kind: str, entry_of: Callable[[str, Callable], Any])
     pairs = choice.items() if isinstance(choice, Mapping) else [(getattr(c, "__name__", c), c) for c in choice]
     made: dict[str, Any] = {}
     for name, what in pairs:
-        known = name in registry.TABLES[kind] or name in made
-        if known and not isinstance(what, str):
+        taken = [*registry.TABLES[kind], *registry.TABLES["system"], *made]
+        if isinstance(what, str) and what != name:
+            raise ValueError(f"{kind} {name} needs a function or an entry, got the name {what}")
+        if name in taken and not isinstance(what, str):
             raise ValueError(f"there is a {kind} {name}: give yours another name, {{'mine': ...}}")
         made[name] = None if isinstance(what, str) else entry_of(name, what) if callable(what) else what
     return made
@@ -179,10 +190,10 @@ def by_name(
     parameters = inspect.signature(function).parameters
     needed = [name for name, p in parameters.items() if p.default is p.empty]
     if strange := [name for name in needed if name not in names]:
-        raise ValueError(
-            f"{function.__name__} needs parameters among {', '.join(names)}, got {', '.join(strange)}"
-        )
-    asked = tuple(name for name in names if name in parameters)
+        called = getattr(function, "__name__", function)
+        raise ValueError(f"{called} needs parameters among {', '.join(names)}, got {', '.join(strange)}")
+    bound = getattr(function, "keywords", {})  # of a functools.partial
+    asked = tuple(name for name in names if name in parameters and name not in bound)
     return partial(call_by_name, function, names, asked, axes), asked
 
 

@@ -97,8 +97,8 @@ def installed(some: Entries) -> Iterator[None]:
         with TURN:
             UNDER_WAY.pop()
             if not UNDER_WAY:
-                AFTERWARDS.close()
                 TURN.notify_all()
+                AFTERWARDS.close()
 
 
 def put(some: Entries) -> Entries:
@@ -107,7 +107,7 @@ def put(some: Entries) -> Entries:
     for kind, found in some.items():
         for name, entry in found.items():
             if entry is None:
-                del TABLES[kind][name]
+                TABLES[kind].pop(name, None)
             else:
                 TABLES[kind][name] = entry
     return before
