@@ -51,9 +51,10 @@ def refimpl_functions(W: np.ndarray, f: int) -> dict[str, Callable[[], np.ndarra
         "medoid, foe": partial(distances.medoid, attacked),
         "krum, foe": partial(distances.krum, attacked, f),
     }
+    view = attacks.View(None, None, None, own, honest, np.arange(len(honest)), signals)
     for name, attack in attacks.ATTACKS.items():
         if attack.lies and attack.by_default:
-            found[name] = partial(attack.send, own, honest, signals)
+            found[name] = partial(attack.made_from, view)
     return found
 
 

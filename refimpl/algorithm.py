@@ -18,7 +18,7 @@ import numpy as np
 
 from refimpl.aggregate import RULES, combine
 from refimpl.arrays import Array, module_of, quiet
-from refimpl.attacks import ATTACKS
+from refimpl.attacks import ATTACKS, EVERYBODY, View
 from refimpl.models import Model
 from refimpl.optim import OPTIMIZERS
 
@@ -71,7 +71,7 @@ class Round(NamedTuple):
 
     gradient: Array  # (N, d)
     local: Array  # (N, d): w_hat, Eq. (2)
-    sent: Array  # (N, d): the normal workers send w_hat, attackers what they like
+    sent: Array  # (N, d), or (N, N, d), as from `messages`: attackers send what they like
     risks: Array  # (N, N): at [k, l], r_k of what worker l sent; NaN if k did not score it or its loss is NaN
     weights: Array | None  # (N, N): c(l, k) at [k, l]; None if the rule does not weigh
     state: State
@@ -127,12 +127,12 @@ def round_(s: Setting, state: State, batch: Array, signals: Array | None = None)
     for k in range(N):  # for all agents: local learning step
         G[k], W_hat[k], memory[:, k] = local_step(s, k, state.W[k], state.memory[:, k], batch[k], t)
 
-    sent = messages(s, W_hat, signals)
+    sent = messages(s, W_hat, signals, state, batch)
     W = W_hat.copy()  # Algorithm 1 lets all agents aggregate; here attackers go on from their own local step
 
     for k in s.normal:  # model aggregation step
         N_k = xp.asarray(s.neighbourhood(k)[0])
-        W[k], r, c = aggregation_step(s, k, sent[N_k], batch[k])
+        W[k], r, c = aggregation_step(s, k, (sent if sent.ndim == 2 else sent[k])[N_k], batch[k])
         if r is not None:
             R[k, N_k] = r
         if c is not None:
@@ -141,14 +141,23 @@ def round_(s: Setting, state: State, batch: Array, signals: Array | None = None)
     return Round(G, W_hat, sent, R, C if RULES[s.rule].weighs else None, State(W, memory, t))
 
 
-def messages(s: Setting, W_hat: Array, signals: Array | None) -> Array:
-    """What each worker sends to its neighbours, (N, d): w_hat, or what the attack makes of it (Sec. 2.2)."""
-    xp = module_of(W_hat)
-    sent = W_hat.copy()
-    if len(s.attackers):
-        attackers, normal = xp.asarray(s.attackers), xp.asarray(s.normal)
-        sent[attackers] = ATTACKS[s.attack].send(W_hat[attackers], W_hat[normal], signals)
-    return sent
+def messages(
+    s: Setting, W_hat: Array, signals: Array | None, before: State | None = None, batch: Array | None = None
+) -> Array:
+    """What each worker sends to its neighbours, (N, d): w_hat, or what the attack makes of it (Sec. 2.2).
+
+    (N, N, d) if the attack sends every receiver something else: at [k, l], what worker l sends to worker k.
+    Of the state before the round, and of the batch, only attacks that are not the paper's know anything.
+    """
+    xp, attack = module_of(W_hat), ATTACKS[s.attack]
+    attackers, normal = xp.asarray(s.attackers), xp.asarray(s.normal)
+    receivers = range(len(W_hat)) if attack.per_receiver else [EVERYBODY]
+    sent = xp.stack([W_hat] * len(receivers))
+    for i, k in enumerate(receivers):
+        if len(s.attackers) and k not in s.attackers:
+            view = View(s, before, batch, W_hat[attackers], W_hat[normal], s.normal, signals, k)
+            sent[i, attackers] = attack.made_from(view)
+    return sent if attack.per_receiver else sent[0]
 
 
 def start(s: Setting, W: Array) -> State:

@@ -2,11 +2,12 @@
 
 Rows are models: W (f, d) are the attackers' own, `honest` (h, d) those of the normal workers. Results keep
 the dtype and the array module of the input, which may be any of the Python array API standard; inputs are never
-written to. The table ATTACKS is at the end.
+written to. At the end, the tables KNOWLEDGE, what an attacker may know, and ATTACKS.
 """
 
 from collections.abc import Callable
-from typing import NamedTuple
+from operator import attrgetter
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.special import ndtri
@@ -72,60 +73,92 @@ def alie_z(n: int, f: int) -> float:
     return float(ndtri((h - s) / h)) if h > s else 0.0
 
 
+EVERYBODY = -1  # the receiver of a message that all are sent
+
+
+class View(NamedTuple):
+    """All that there is to know in a round. An attack is handed what it names in `knows`, and nothing else."""
+
+    s: Any  # the `algorithm.Setting`; None, like the next two, where nothing but models can be known
+    before: Any  # the `algorithm.State` that the round began with
+    batch: Array | None  # (N, B) the row numbers of each worker's sample
+    own: Array  # (f, d) the attackers' models, each from its own local step
+    honest: Array  # (h, d) those of the normal workers
+    workers: np.ndarray  # (h,) who these are, ascending
+    signals: Array | None  # (f, d) what the attack has drawn
+    receiver: int = EVERYBODY  # whom the message is for
+
+
+class Known(NamedTuple):
+    """An entry of KNOWLEDGE."""
+
+    of: Callable[[View], Any]
+    words: str  # for --list; "" for what nobody would keep secret
+
+
+KNOWLEDGE = {
+    "own": Known(attrgetter("own"), "its own model"),  # (f, d), a row each
+    "attackers": Known(attrgetter("own"), "all attackers' own models"),  # (f, d)
+    "honest": Known(attrgetter("honest"), "all honest models"),  # (h, d)
+    "signals": Known(attrgetter("signals"), ""),  # (f, d)
+    "counts": Known(lambda view: (view.own.shape[0] + view.honest.shape[0], view.own.shape[0]), ""),  # n, f
+}
+
+
 class Attack(NamedTuple):
     """An entry of ATTACKS."""
 
-    send: Callable[[Array, Array, Array], Array]
-    """(attackers' models (f, d), honest models (h, d), signals) -> (f, d), or (d,) if all send the same"""
+    send: Callable[..., Array]
+    """(what it knows, in that order) -> (f, d), or (d,) if all attackers send the same"""
     about: str
     reference: str
     label: str  # its name in a figure
-    knows: str = "its own model"  # which of the round's models
+    knows: tuple[str, ...] = ("own", "honest", "signals")  # names in KNOWLEDGE
     draw: Callable[[int, int, np.random.Generator], np.ndarray] | None = None
     """how the signals (f, d) of a round are drawn, if it needs any"""
     one_message: bool = False  # do all attackers send the same?
+    per_receiver: bool = False  # do they send it to one receiver, and something else to the next?
     lies: bool = True
     by_default: bool = True  # does it run where --attacks is not given?
 
+    def made_from(self, view: View) -> Array:
+        """What the attackers send, (f, d) or (d,)."""
+        return self.send(*(KNOWLEDGE[name].of(view) for name in self.knows))
+
 
 ATTACKS = {
-    "none": Attack(lambda own, honest, signals: own, "nobody lies", "supplement D", "none", lies=False),
-    "sign-flip": Attack(
-        lambda own, honest, signals: sign_flip(own), "minus its own model", "Sec. 2.2", "sign-flip"
-    ),
+    "none": Attack(lambda own: own, "nobody lies", "supplement D", "none", knows=("own",), lies=False),
+    "sign-flip": Attack(sign_flip, "minus its own model", "Sec. 2.2", "sign-flip", knows=("own",)),
     "arbitrary": Attack(
-        lambda own, honest, signals: arbitrary(own, signals),
+        arbitrary,
         "its own model, each entry times a random number",
         "Sec. 5",
         "arbitrary",
+        knows=("own", "signals"),
         draw=draws.signals,
     ),
     "foe": Attack(
-        lambda own, honest, signals: fall_of_empires(honest),
+        fall_of_empires,
         "minus the mean of the honest models",
         "Xie et al. 2020",
         "foe (Fall of Empires)",
-        knows="all honest models",
+        knows=("honest",),
         one_message=True,
     ),
     "alie": Attack(
-        lambda own, honest, signals: a_little_is_enough(
-            honest, alie_z(own.shape[0] + honest.shape[0], own.shape[0])
-        ),
+        lambda honest, counts: a_little_is_enough(honest, alie_z(*counts)),
         "the honest models' mean minus z standard deviations",
         "Baruch et al. 2019",
         "alie (A Little Is Enough)",
-        knows="all honest models",
+        knows=("honest", "counts"),
         one_message=True,
     ),
     "alie-corrupted": Attack(
-        lambda own, honest, signals: a_little_is_enough_corrupted(
-            own, alie_z(own.shape[0] + honest.shape[0], own.shape[0])
-        ),
+        lambda attackers, counts: a_little_is_enough_corrupted(attackers, alie_z(*counts)),
         "the attackers' own models' mean minus z standard deviations",
         "Baruch et al. 2019, Algorithm 3",
         "alie-corrupted (of the attackers' models)",
-        knows="all attackers' own models",
+        knows=("attackers", "counts"),
         one_message=True,
         by_default=False,
     ),

@@ -15,6 +15,7 @@ from threadpoolctl import threadpool_limits
 from refimpl import related, released
 from refimpl.aggregate import RULES, Rule
 from refimpl.algorithm import Setting
+from refimpl.attacks import ATTACKS
 from refimpl.engine import Build
 from refimpl.engine import plain as plain_engine
 from refimpl.fast import engine as fast_engine
@@ -105,6 +106,8 @@ def of_rule(name: str, in_round: tuple[str, ...], plain: bool) -> Method:
     def check(s: Setting, schedule: Schedule | None, rounds: int) -> None:
         if schedule:
             raise ValueError(f"rule {name} needs a graph that stays the same, got a schedule: see --list")
+        if in_round:
+            related.knowledge.require_models(s.attack)
 
     def bytes_per_round(s: Setting, schedule: Schedule | None, rounds: int) -> float:
         return bytes_to_neighbours(s, s.model.layout.size) if rule.listens else 0.0
@@ -136,6 +139,8 @@ def of_system(name: str, in_round: tuple[str, ...], plain: bool) -> Method:
     def check(s: Setting, schedule: Schedule | None, rounds: int) -> None:
         if in_round:
             raise ValueError(f"system {name} knows no {', '.join(in_round)}: needs a rule of the paper")
+        if "outcome" in ATTACKS[s.attack].knows:
+            raise ValueError(f"attack {s.attack} is made against a rule: needs one of the paper, got {name}")
         related.check(name, s, schedule, rounds)
 
     return Method(

@@ -17,7 +17,8 @@ import numpy as np
 
 from refimpl.algorithm import Setting, State, aggregation_step, local_step
 from refimpl.arrays import Array, quiet
-from refimpl.attacks import ATTACKS
+from refimpl.attacks import ATTACKS, View
+from refimpl.related.knowledge import require_models
 
 HEAR = ("all", "graph")
 Rows = dict[int, Array]  # models (d,) by the number of the worker that they come from
@@ -39,12 +40,13 @@ def channels(s: Setting, hear: str = "all") -> Channels:
 
     An attack that knows only its own model needs no more than the graph. The paper's others, FoE and ALIE, know
     all honest models here (see `attacks`): on a sparse graph that takes channels which the graph does not have.
-    Raises ValueError if an attacker would hear no normal worker.
+    Raises ValueError if an attacker would hear no normal worker, or would have to know more than models.
     """
+    require_models(s.attack)
     N, lying = len(s.graph), np.zeros(len(s.graph), dtype=bool)
     lying[s.attackers] = True
     others = s.graph & ~np.eye(N, dtype=bool)
-    spies = hear == "all" and ATTACKS[s.attack].knows != "its own model"
+    spies = hear == "all" and not {"attackers", "honest"}.isdisjoint(ATTACKS[s.attack].knows)
     heard = ~np.eye(N, dtype=bool) & lying if spies else others & lying  # by attackers, at [from, to]
     for a in s.attackers:
         if not (heard[:, a] & ~lying).any():
@@ -101,7 +103,8 @@ def lie(s: Setting, a: int, models: np.ndarray, heard: Rows, signals: Array | No
     liars = np.isin(known, s.attackers)
     own, honest = known[liars].tolist(), known[~liars].tolist()
     mine = signals if signals is None else signals[np.searchsorted(s.attackers, own)]
-    made = ATTACKS[s.attack].send(rows(heard, own), rows(heard, honest), mine)
+    view = View(None, None, None, rows(heard, own), rows(heard, honest), known[~liars], mine)
+    made = ATTACKS[s.attack].made_from(view)
     return made if made.ndim == 1 else made[own.index(a)]
 
 

@@ -13,7 +13,7 @@ from refimpl import algorithm, draws, graphs
 from refimpl.aggregate import RULES
 from refimpl.algorithm import Setting
 from refimpl.arrays import Array, module_of, quiet, to_host
-from refimpl.attacks import ATTACKS
+from refimpl.attacks import ATTACKS, KNOWLEDGE
 from refimpl.engine import Build, plain
 from refimpl.models import MLP, Model, Network
 from refimpl.optim import OPTIMIZERS
@@ -51,6 +51,8 @@ def check(s: Setting) -> None:
     ):
         if value not in names:
             raise ValueError(f"unknown {what} {value!r}, choose from {', '.join(filter(None, names))}")
+    if strange := [name for name in ATTACKS[s.attack].knows if name not in KNOWLEDGE]:
+        raise ValueError(f"attack {s.attack} knows {strange[0]!r}, choose from {', '.join(KNOWLEDGE)}")
     if F >= N:
         raise ValueError(f"one worker must be normal, got {F} attackers of {N} workers")
     if len(set(attackers) & set(range(N))) < F:

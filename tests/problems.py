@@ -9,7 +9,7 @@ import oracles
 
 from refimpl import draws, graphs, models, train
 from refimpl.algorithm import Setting
-from refimpl.attacks import ATTACKS, Attack
+from refimpl.attacks import ATTACKS, Attack, View
 
 SIZES = (3, 4, 2)
 ROWS = [7, 4, 9, 5, 8, 4, 6]  # ragged on purpose, and fewer than a batch
@@ -77,9 +77,9 @@ def run(s, epochs, seed=0, engine=train.plain):
 
 
 @contextlib.contextmanager
-def sends(message):
+def sends(message, **more):
     """Puts the function (own, honest, signals) -> what the attackers send into ATTACKS, as "hostile"."""
-    with mock.patch.dict(ATTACKS, {"hostile": Attack(message, "a test's own", "-", "hostile")}):
+    with mock.patch.dict(ATTACKS, {"hostile": Attack(message, "a test's own", "-", "hostile", **more)}):
         yield "hostile"
 
 
@@ -114,3 +114,8 @@ def oracle_rounds(s, W, count, shapes, seed=0, smoothing=1.0):
         smoothing=smoothing,
     )
     return next(itertools.islice(rounds, count - 1, None))
+
+
+def sent_by(attack, own, honest, signals):
+    """What an attack that knows no more than these models and its draw sends."""
+    return attack.made_from(View(None, None, None, own, honest, None, signals))

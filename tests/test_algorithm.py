@@ -23,6 +23,7 @@ from problems import (
 
 from refimpl import aggregate, algorithm, attacks, draws, models, train
 from refimpl.aggregate import RULES
+from refimpl.attacks import ATTACKS, KNOWLEDGE, View
 from refimpl.experiments import cli, tasks
 from refimpl.experiments.options import parser
 from refimpl.optim import OPTIMIZERS
@@ -246,6 +247,58 @@ def test_attackers_may_all_send_one_message():
         result = after(setting(attack=name, attackers=[2, 3]), 1)
     assert not result.sent[[2, 3]].any()
     assert result.sent[[0, 1, 4, 5, 6]].all()
+
+
+@pytest.mark.parametrize("one_message", [False, True])
+def test_an_attack_may_send_every_receiver_something_else(one_message):
+    """Each normal worker aggregates what was sent to it: as in a round in which all are sent that."""
+    honest = [0, 1, 4, 5, 6]
+
+    def lie(k, own):
+        return (k + 1.0) * (own[0] if one_message else own)
+
+    options = {"graph": GRAPHS["a star and a path"], "attackers": [2, 3], "rule": "inverse-risk"}
+    with sends(lambda place, own: lie(place, own), knows=("place", "own"), per_receiver=True) as name:
+        result = after(setting(attack=name, **options), 1)
+    assert result.sent.shape == (7, 7, MODEL.layout.size)
+    for k in honest:
+        with sends(lambda own, k=k: lie(k, own), knows=("own",)) as name:
+            shared = after(setting(attack=name, **options), 1)
+        assert_array_equal(result.sent[k], shared.sent)
+        assert_array_equal(result.state.W[k], shared.state.W[k])
+        assert_array_equal(result.risks[k], shared.risks[k])
+        assert_array_equal(result.weights[k], shared.weights[k])
+
+
+class Unseen:
+    """Something that must not be looked at."""
+
+    def __getattribute__(self, name):
+        raise AssertionError(f"looked at {name}")
+
+
+@pytest.mark.parametrize("name", KNOWLEDGE)
+def test_an_attack_is_handed_what_it_knows_and_nothing_else(name):
+    """The paper's attacks need nothing but models: where there is nothing else, they work all the same."""
+    seen = []
+    with sends(lambda *known: seen.append(known) or 0, knows=(name,), per_receiver=True) as attack:
+        result = after(setting(attack=attack, attackers=[2, 3]), 1)
+    assert {len(known) for known in seen} == {1}
+    assert len(seen) == 5  # normal workers
+    assert not result.sent[0, [2, 3]].any()
+
+
+@pytest.mark.parametrize("name", ATTACKS)
+def test_a_named_attack_looks_at_nothing_that_it_does_not_know(name):
+    """All else in its view breaks at a look."""
+    entry = ATTACKS[name]
+    if not {"own", "attackers", "honest", "signals", "counts"}.issuperset(entry.knows):
+        pytest.skip("it knows more than models")
+    rows = {"own": np.ones((2, 4)), "honest": np.ones((5, 4)), "signals": np.ones((2, 4))}
+    fields = {"own", "honest"} if "counts" in entry.knows else set(entry.knows)
+    fields |= {"own"} if "attackers" in entry.knows else set()
+    view = {field: rows[field] if field in fields else Unseen() for field in View._fields}
+    assert entry.made_from(View(**view)).shape in ((2, 4), (4,))
 
 
 # --- Against the scalar algorithm ---------------------------------------------------------------------------

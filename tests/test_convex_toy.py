@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from numpy.testing import assert_allclose, assert_array_equal
-from problems import sends
+from problems import sends, sent_by
 
 from refimpl import algorithm, attacks, draws, graphs
 from refimpl.algorithm import Setting
@@ -117,7 +117,7 @@ def islands(toy, graph, f, rule, attack, copies):
 
     def send(*models):  # every attack works coordinate by coordinate: copies are further coordinates
         own, honest, signals = (W.reshape(copies, -1, 2).swapaxes(0, 1).reshape(-1, 2 * copies) for W in models)
-        sent = np.broadcast_to(attacks.ATTACKS[attack].send(own, honest, signals), own.shape)
+        sent = np.broadcast_to(sent_by(attacks.ATTACKS[attack], own, honest, signals), own.shape)
         return sent.reshape(f, copies, 2).swapaxes(0, 1).reshape(-1, 2)
 
     attackers = (N * np.arange(copies)[:, None] + np.arange(N - f, N)).ravel()

@@ -236,7 +236,8 @@ def clear_of_kinks(model, w, X, tolerance):
 
 @quiet
 def clear_choice(s, k, made, tolerance):
-    sent = made.sent[s.graph[k]]
+    to_k = made.sent if made.sent.ndim == 2 else made.sent[k]
+    sent = to_k[s.graph[k]]
     if RULES[s.rule].scores:
         r = made.risks[k, s.graph[k]]
         # Where the loss is nearly 0, the rounding of logits is much of it.
@@ -244,7 +245,7 @@ def clear_choice(s, k, made, tolerance):
             return False
         r_own = made.risks[k, k]
         close = abs(r - r_own) <= 10 * tolerance * abs(r_own)
-        equal = (sent == made.sent[k]).all(axis=-1)
+        equal = (sent == to_k[k]).all(axis=-1)
         return s.rule != "adaptive" or not (close & ~equal & (np.flatnonzero(s.graph[k]) != k)).any()
     if s.rule not in ("krum", "medoid"):
         return True
@@ -626,6 +627,23 @@ def test_an_attack_that_writes_to_what_it_is_given_changes_nobody_elses(rule, on
     monkeypatch.setitem(ATTACKS, "mine", Attack(send, "overwrites", "-", "mine", one_message=one_message))
     s = setting(ROWS, GRAPHS["complete"], rule=rule, attack="mine", attackers=np.array([6]))
     assert assert_same_rounds(s, initial(s), seed=0, count=2) == 2
+
+
+@pytest.mark.parametrize("one_message", [False, True])
+@pytest.mark.parametrize("graph", GRAPHS)
+@pytest.mark.parametrize("rule", ["adaptive", "inverse-risk", "median", "local", "mine"])
+def test_a_message_per_receiver(rule, graph, one_message, monkeypatch):
+    """Small enough to pass the filter of some receivers, and another one for each."""
+
+    def send(place, own, receiver):
+        near = receiver + 0.01 * (place + 1) * (own.mean(axis=0) if one_message else own)
+        return near if place % 2 else receiver - 0.3 * own[0] if one_message else receiver - 0.3 * own
+
+    entry = Attack(send, "to each", "-", "mine", ("place", "own", "receiver"), None, one_message, True)
+    monkeypatch.setitem(ATTACKS, "mine", entry)
+    monkeypatch.setitem(RULES, "mine", next(iter(OWN_RULES.values())))
+    s = setting(ROWS, GRAPHS[graph], rule=rule, attack="mine", attackers=np.array([1, 4]))
+    assert assert_same_rounds(s, initial(s), seed=0, count=3) == 3
 
 
 def test_attackers_in_any_order_send_their_own_lies():

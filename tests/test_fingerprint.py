@@ -207,7 +207,7 @@ def later():
 # --- Entries ------------------------------------------------------------------------------------------------
 
 
-def scaled(factor, own, honest, signals):
+def scaled(factor, own):
     return factor * own
 
 

@@ -82,13 +82,13 @@ def test_nothing_is_carried_over_from_what_is_not_finite(rule, value, entry):
     """
     attack = ATTACKS["foe"]
 
-    def now_and_then(own, honest, signals):
-        sent = attack.send(own, honest, signals).copy()
+    def now_and_then(honest):
+        sent = attack.send(honest).copy()
         sent[..., entry] = value if int(abs(honest).sum() * 1e6) % 2 == 0 else sent[..., entry]
         return sent
 
     s = setting(rule=rule, attack="foe")
-    known = {**plan.COORDINATEWISE, now_and_then: (now_and_then, False)}
+    known = {**plan.COORDINATEWISE, now_and_then: now_and_then}
     liar = attack._replace(send=now_and_then)
     with mock.patch.dict(ATTACKS, {"foe": liar}), mock.patch.object(plan, "COORDINATEWISE", known):
         assert engine.plan(s).carries

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import strict_device
 from numpy.testing import assert_array_equal
+from problems import sent_by
 
 from data_loaders.partition import PARTITIONS
 from refimpl import algorithm, arrays, models, train
@@ -282,8 +283,8 @@ def test_what_a_setting_is_unless_told_otherwise():
         "batch_size": 20,
     }  # fmt: skip
     own, honest = np.array([[2.0, 4.0]]), np.array([[1.0, 5.0], [3.0, 5.0]])
-    assert_array_equal(ATTACKS["sign-flip"].send(own, honest, None), [[-2, -4]])  # sigma 1
-    assert_array_equal(ATTACKS["foe"].send(own, honest, None), [-2, -5])  # epsilon 1
+    assert_array_equal(sent_by(ATTACKS["sign-flip"], own, honest, None), [[-2, -4]])  # sigma 1
+    assert_array_equal(sent_by(ATTACKS["foe"], own, honest, None), [-2, -5])  # epsilon 1
 
 
 def test_what_a_partition_deals_unless_told_otherwise():

@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 from data_loaders.partition import PARTITIONS
 from refimpl import methods
 from refimpl.aggregate import RULES
-from refimpl.attacks import ATTACKS
+from refimpl.attacks import ATTACKS, KNOWLEDGE, Attack
 from refimpl.experiments.atomic import make_folder
 from refimpl.experiments.presets import FIGURES, presets
 from refimpl.experiments.tasks import DTYPES, FEATURES, TASKS
@@ -97,13 +97,18 @@ def listing(title: str, table: dict[str, Any]) -> str:
     for name, entry in table.items():
         number = getattr(entry, "number", "")
         reference = "" if entry.reference == "-" else f" [{entry.reference}]"
-        knows = f"; knows {entry.knows}" if getattr(entry, "lies", False) else ""
+        knows = f"; knows {knowledge(entry)}" if getattr(entry, "lies", False) else ""
         knows = f"; must know {entry.needs}" if getattr(entry, "needs", "nothing") != "nothing" else knows
         needs = f"; needs {entry.requires}" if getattr(entry, "requires", "") else ""
         name = f"{name}:{number} " if number else f"{name} "
         text = f"{name:22}{entry.about}{reference}{knows}{needs}"
         lines.append(textwrap.fill(text, 80, initial_indent="  ", subsequent_indent=" " * 24))
     return "\n".join(lines)
+
+
+def knowledge(attack: Attack) -> str:
+    """What an attack knows, in words."""
+    return ", ".join(filter(None, (KNOWLEDGE[name].words for name in attack.knows))) or "nothing"
 
 
 # --- What an option takes -----------------------------------------------------------------------------------

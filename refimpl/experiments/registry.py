@@ -13,7 +13,7 @@ from typing import Any, get_args, get_type_hints
 
 from data_loaders.partition import PARTITIONS
 from refimpl.aggregate import RULES
-from refimpl.attacks import ATTACKS
+from refimpl.attacks import ATTACKS, Attack
 from refimpl.experiments.config import Config
 from refimpl.experiments.contents import UnknownError, described
 from refimpl.experiments.tasks import FEATURES, TASKS, method_of
@@ -120,7 +120,10 @@ def check(config: Config) -> None:
     """Raises ValueError if an entry of the run has a function that can't be called as its table calls it."""
     known = [TABLES[kind].get(name) for kind, name in names(config).items()]  # others are refused elsewhere
     for entry in filter(None, known):
-        for field, arguments in called_with(type(entry)).items():
+        counts = called_with(type(entry))
+        if isinstance(entry, Attack):
+            counts["send"] = len(entry.knows)
+        for field, arguments in counts.items():
             if (function := getattr(entry, field)) and not takes(function, arguments):
                 got, kind = inspect.signature(function), type(entry).__name__
                 needs = f"{kind}.{field} needs a function of {arguments} arguments"

@@ -14,7 +14,7 @@ import numpy as np
 from refimpl.aggregate import RULES, combine
 from refimpl.algorithm import Setting, State
 from refimpl.arrays import Array, module_of, quiet, to_host
-from refimpl.attacks import ATTACKS
+from refimpl.attacks import ATTACKS, View
 from refimpl.engine import Engine
 from refimpl.fast.parallel import FLOATS, device_factor, keep_memory, parallel_for, tiles
 from refimpl.fast.plan import Chunk, Group, Plan, plan
@@ -51,7 +51,7 @@ class Result(NamedTuple):
                 to_host(group.receivers), group.numbers, share, strict=True
             ):
                 members = np.flatnonzero(graph[receivers[0]])
-                place = np.searchsorted(numbers, self.plan.message[members])
+                place = np.searchsorted(numbers, self.plan.message[receivers[0], members])
                 C[np.ix_(receivers, members)] = of_messages[:, place]
         return C
 
@@ -81,7 +81,7 @@ def round_(
         reused = None  # as products would be rounded to the data's
     delta = np.empty((*batch.shape, p.network.dense[0].h), X.dtype) if reused and p.network else None
     sent, W, memory = local_steps(p, state, X, y, t, delta)
-    attack(p, sent, W, signals)
+    attack(p, sent, W, signals, state, batch)
     weights: list[Array | None] = [None] * len(p.groups)
     to_filter = bool(p.twin and p.twin.filters)
 
@@ -172,17 +172,21 @@ def gradients(p: Plan, w: Array, X: Array, y: Array) -> Array:
     return G
 
 
-def attack(p: Plan, sent: Array, W: Array, signals: Array | None) -> None:
+def attack(p: Plan, sent: Array, W: Array, signals: Array | None, before: State, batch: Array) -> None:
     """`algorithm.messages`: writes the attackers' among those `sent`. Their own models are in W."""
     if not len(p.attackers) or not p.groups:
         return
-    plain, xp, (f, d) = ATTACKS[p.setting.attack].send, module_of(W), (len(p.attackers), W.shape[1])
-    known, (send, looks) = plain in COORDINATEWISE, COORDINATEWISE.get(plain, (plain, True))
+    xp, (f, d), entry = module_of(W), (len(p.attackers), W.shape[1]), ATTACKS[p.setting.attack]
+    known, looks = entry.send in COORDINATEWISE, not {"own", "attackers"}.isdisjoint(entry.knows)
+    entry = entry._replace(send=COORDINATEWISE.get(entry.send, entry.send))
 
     def fill(part: tuple[slice, ...]) -> None:
-        own = W[p.attackers, part[0]] if looks else W[:f, part[0]]
+        own = W[p.attackers, part[0]] if looks or not known else W[:f, part[0]]
         honest, drawn = sent[p.honest, part[0]], None if signals is None else signals[:, part[0]]
-        sent[p.lies, part[0]] = send(own, honest if known else honest.copy(), drawn)  # a user's may write to it
+        for receiver, lies in p.lies:
+            theirs = honest if known else honest.copy()  # a user's may write to it
+            view = View(p.known_setting, before, batch, own, theirs, p.normal, drawn, receiver)
+            sent[lies, part[0]] = entry.made_from(view)
 
     parallel_for(fill, tiles((d,), COORDINATES * device_factor(xp) if known else d))
 

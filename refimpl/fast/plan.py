@@ -12,7 +12,7 @@ import numpy as np
 from refimpl.aggregate import RULES
 from refimpl.algorithm import Setting
 from refimpl.arrays import Array, module_of
-from refimpl.attacks import ATTACKS
+from refimpl.attacks import ATTACKS, EVERYBODY
 from refimpl.fast.networks import Batched, batched
 from refimpl.fast.parallel import FLOATS, device_factor, tiles
 from refimpl.fast.rules import COORDINATEWISE, TWINS, Twin, all_finite
@@ -68,11 +68,13 @@ class Plan(NamedTuple):
     """What a run computes once."""
 
     setting: Setting
+    known_setting: Setting  # the same with the network, for attacks that look into it
+    normal: np.ndarray  # (h,)
     twin: Twin | None  # None: the rule is computed receiver by receiver
     network: Batched | None  # None: the model is computed worker by worker
-    message: np.ndarray  # (N,) the number of the message that each worker sends
+    message: np.ndarray  # (N, N) at [k, l] the number of the message that worker l sends to worker k
     honest: Array | slice  # the numbers of the normal workers' messages
-    lies: Array | slice  # the numbers of the attackers' messages, f, or one if they send the same
+    lies: list[tuple[int, Array | slice]]  # to whom the attackers lie, by messages with which numbers
     messages: int  # how many there are
     attackers: Array  # (f,)
     X: Array  # (rows, ...) all data, one worker's after another's
@@ -86,29 +88,48 @@ class Plan(NamedTuple):
 
 def plan(s: Setting) -> Plan:
     """Sorts the normal workers into groups and moves to the device what a round needs there."""
-    xp, N, h, twin = module_of(s.X[0]), len(s.graph), len(s.normal), TWINS.get(RULES[s.rule].compute)
-    sizes = np.array([len(y) for y in s.y])
-    message, network, lies = np.arange(N), batched(s.model), s.attackers
-    if twin and twin.weights and ATTACKS[s.attack].one_message and len(s.attackers):
-        message = np.full(N, h)  # the attackers' one message comes last
-        message[s.normal], lies = np.arange(h), np.array([h])
+    xp, twin = module_of(s.X[0]), TWINS.get(RULES[s.rule].compute)
+    sizes, network = np.array([len(y) for y in s.y]), batched(s.model)
+    message, lies, count = numbered(s, twin)
+    own = np.diagonal(message)
     return Plan(
         setting=s,
+        known_setting=s._replace(model=network) if network else s,
+        normal=s.normal,
         twin=twin,
         network=network,
         message=message,
-        honest=numbers_of(message[s.normal], xp),
-        lies=numbers_of(lies, xp),
-        messages=1 + int(message.max()),
+        honest=numbers_of(own[s.normal], xp),
+        lies=[(k, numbers_of(numbers, xp)) for k, numbers in lies],
+        messages=count,
         attackers=xp.asarray(s.attackers),
         X=xp.concatenate(list(s.X)),
         y=xp.concatenate(list(s.y)),
         first=xp.asarray((np.cumsum(sizes) - sizes)[:, None]),
         sizes=sizes[:, None].astype(np.uint64),
-        chunks=chunks(s, message, network),
-        groups=[] if twin == Twin() else groups(s, message, network),
+        chunks=chunks(s, own, network),
+        groups=[] if twin == Twin() else groups(s, message, count, network),
         carries=carries(s, network),
     )
+
+
+def numbered(s: Setting, twin: Twin | None) -> tuple[np.ndarray, list[tuple[int, np.ndarray]], int]:
+    """The numbers of all messages and of the attackers', as in `Plan`, and how many there are.
+
+    For a rule that weighs, a message that all attackers send is one message. Numbers that do not depend on the
+    receiver take no memory for each of them.
+    """
+    N, h, F, attack = len(s.graph), len(s.normal), len(s.attackers), ATTACKS[s.attack]
+    one = bool(twin and twin.weights) and attack.one_message
+    if not F or twin == Twin() or not (one or attack.per_receiver):
+        return np.broadcast_to(np.arange(N), (N, N)), [(EVERYBODY, s.attackers)], N
+    message, lies = np.empty(N, dtype=int), h + np.arange(1 if one else F)
+    message[s.normal], message[s.attackers] = np.arange(h), lies
+    if not attack.per_receiver:
+        return np.broadcast_to(message, (N, N)), [(EVERYBODY, lies)], h + 1
+    to = np.tile(message, (N, 1))
+    to[np.ix_(s.normal, s.attackers)] += len(lies) * np.arange(h)[:, None]
+    return to, [(int(k), lies + i * len(lies)) for i, k in enumerate(s.normal)], h + h * len(lies)
 
 
 def carries(s: Setting, network: Batched | None) -> bool:
@@ -138,7 +159,10 @@ def numbers_of(numbers: np.ndarray, xp: ModuleType) -> Array | slice:
 
 
 def chunks(s: Setting, message: np.ndarray, network: Batched | None) -> list[Chunk]:
-    """All workers, in chunks that fit in a cache; in a single one if the model is a user's own."""
+    """All workers, in chunks that fit in a cache; in a single one if the model is a user's own.
+
+    `message` (N,) are the numbers of the normal workers' messages.
+    """
     xp, N = module_of(s.X[0]), len(s.graph)
     most = N
     if network:
@@ -157,15 +181,17 @@ def chunks(s: Setting, message: np.ndarray, network: Batched | None) -> list[Chu
     ]
 
 
-def groups(s: Setting, message: np.ndarray, network: Batched | None) -> list[Group]:
+def groups(s: Setting, message: np.ndarray, messages: int, network: Batched | None) -> list[Group]:
     """The normal workers in groups, by how many messages they hear and how many receivers share these."""
     sizes = np.array([len(y) if s.risk == "local" else s.batch_size for y in s.y])
-    sharing: dict[bytes, list[int]] = {}
+    sharing: dict[tuple[bytes, int], list[int]] = {}
+    alone = len(s.attackers) > 0 and ATTACKS[s.attack].per_receiver
     for k in sorted(s.normal, key=lambda k: -sizes[k]):
-        sharing.setdefault(s.graph[k].tobytes(), []).append(int(k))
+        sharing.setdefault((s.graph[k].tobytes(), k if alone else EVERYBODY), []).append(int(k))
     alike: dict[tuple[int, int], list[tuple]] = {}
     for receivers in sharing.values():
-        numbers, count = np.unique(message[s.graph[receivers[0]]], return_counts=True)
+        k = receivers[0]
+        numbers, count = np.unique(message[k, s.graph[k]], return_counts=True)
         alike.setdefault((len(numbers), len(receivers)), []).append((receivers, numbers, count))
     result = []
     for (n, _), found in alike.items():
@@ -173,7 +199,7 @@ def groups(s: Setting, message: np.ndarray, network: Batched | None) -> list[Gro
         most = max(1, FLOATS * device_factor(module_of(s.X[0])) // (n * s.model.layout.size))
         for start in range(0, len(found), most):
             part = map(np.array, zip(*found[start : start + most], strict=True))
-            result.append(_group(s, network, message, sizes, *part))
+            result.append(_group(s, network, message, messages, sizes, *part))
     return result
 
 
@@ -181,6 +207,7 @@ def _group(
     s: Setting,
     network: Batched | None,
     message: np.ndarray,
+    messages: int,
     sizes: np.ndarray,
     receivers: np.ndarray,
     numbers: np.ndarray,
@@ -193,8 +220,8 @@ def _group(
     xp = module_of(s.X[0])
     if len(receivers) == 1 and xp is np:
         receivers = np.sort(receivers)  # the order that comes out as a slice, if any does
-    own = (numbers[:, None] == message[receivers][..., None]).argmax(axis=-1)
-    everything = np.array_equal(numbers, np.arange(1 + message.max())[None])
+    own = (numbers[:, None] == message[receivers, receivers][..., None]).argmax(axis=-1)
+    everything = np.array_equal(numbers, np.arange(messages)[None])
     by_data = s.risk == "local" and RULES[s.rule].scores and network
     stages = STAGES if in_stages(s, network, sizes[receivers]) else WHOLE
     return Group(

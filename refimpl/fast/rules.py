@@ -172,13 +172,6 @@ TWINS = {
     RULES["local"].compute: Twin(),  # nothing to compute: the local step stands
 }
 
-# Attacks that treat every coordinate by itself, so that they may be computed some coordinates at a time: how,
-# and whether they look at the attackers' own models, or only at how many there are.
-COORDINATEWISE = {
-    ATTACKS[name].send: (ATTACKS[name].send, looks)
-    for name, looks in {"none": True, "sign-flip": True, "arbitrary": True, "foe": False}.items()
-}
-COORDINATEWISE[ATTACKS["alie"].send] = (
-    lambda own, honest, signals: a_little_is_enough(honest, alie_z(len(honest) + len(own), len(own))),
-    False,
-)
+# Attacks that treat every coordinate by itself, so that they may be computed some coordinates at a time: how.
+COORDINATEWISE = {ATTACKS[name].send: ATTACKS[name].send for name in ("none", "sign-flip", "arbitrary", "foe")}
+COORDINATEWISE[ATTACKS["alie"].send] = lambda honest, counts: a_little_is_enough(honest, alie_z(*counts))

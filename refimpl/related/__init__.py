@@ -9,6 +9,7 @@
     schedules.py     graphs that change from round to round: the table SCHEDULES
     requirements.py  what systems require of a run
     costs.py         bytes that they send
+    knowledge.py     what attackers may know besides models: more of the table KNOWLEDGE
 
 Each system is a round in the form of `algorithm.round_`, worker by worker and from one snapshot: (setting,
 state, batch, signals) -> SystemRound with the next `state`, the `weights` if it weighs, and all that is `sent`.
@@ -28,7 +29,7 @@ they go on from their own local step.
 "Step-then-mix": everyone steps, sends the result, and combines what it hears (so does Algorithm 1).
 """
 
-from refimpl.related import schedules
+from refimpl.related import knowledge, schedules
 from refimpl.related.mixing import metropolis_weights, push_weights, uniform_weights
 from refimpl.related.rounds import SystemRound
 from refimpl.related.schedules import Rounds, Schedule
@@ -45,6 +46,7 @@ __all__ = [
     "check",
     "diminishing",
     "engine",
+    "knowledge",
     "metropolis_weights",
     "push_weights",
     "schedules",

@@ -6,6 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from refimpl.algorithm import Setting
+from refimpl.related.knowledge import require_models
 from refimpl.related.mixing import metropolis_weights
 from refimpl.related.schedules import Schedule
 from refimpl.train import check_neighbourhoods
@@ -14,7 +15,7 @@ from refimpl.train import check_neighbourhoods
 class Requirement(NamedTuple):
     """One thing that a system requires."""
 
-    words: str
+    words: str  # "" for what --list need not say
     check: Callable[[Setting, Schedule | None, int], None]
     """(setting, schedule of graphs or None, rounds): raises ValueError if such a run does not meet it"""
 
@@ -87,6 +88,8 @@ def require_feasible(s: Setting, schedule: Schedule | None, rounds: int) -> None
         )
 
 
+# Of systems that send something else than their models, or have no place for a message per receiver.
+SAME_TO_ALL = Requirement("", lambda s, schedule, rounds: require_models(s.attack))
 UNDIRECTED = of_every_graph("an undirected graph", require_undirected)
 COMPLETE = of_every_graph("a complete graph", require_complete)
 FIXED = Requirement("the same in every round", require_fixed)

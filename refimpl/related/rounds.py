@@ -58,8 +58,9 @@ def shared_result(rule: Callable[[Array, int], Array]) -> Combine:
 
 
 def heard(s: Setting, sent: Array, mixing: np.ndarray, batch: Array, k: int) -> Heard:
-    """The rows of the messages `sent` (N, d) that worker k hears, with what it knows about them."""
+    """What worker k hears of the messages `sent`, (N, d) or (N, N, d), with what it knows about them."""
     xp, (N_k, own) = module_of(sent), s.neighbourhood(k)
+    sent = sent if sent.ndim == 2 else sent[k]
     return Heard(
         senders=N_k,
         models=read_only(sent if len(N_k) == len(sent) else sent[xp.asarray(N_k)]),
@@ -118,7 +119,7 @@ def with_slots(state: State, *slots: Array) -> State:
 def combined_rows(
     s: Setting, W: Array, sent: Array, batch: Array, combine: Combine, mixing: np.ndarray
 ) -> Array:
-    """W (N, d) with each normal worker's row replaced by its combination of what it hears of `sent` (N, d)."""
+    """W (N, d) with each normal worker's row replaced by its combination of what it hears of `sent`."""
     W = W.copy()
     for k in s.normal:
         W[k] = combine(heard(s, sent, mixing, batch, k))
@@ -139,7 +140,7 @@ def step_then_mix(
     G (N, d) are the directions of the steps, if they are not the gradients.
     """
     W_hat, memory = steps(s, state.W, gradients(s, state.W, batch) if G is None else G, state)
-    sent = algorithm.messages(s, W_hat, signals)
+    sent = algorithm.messages(s, W_hat, signals, state, batch)
     W = combined_rows(s, W_hat, sent, batch, combine, mixing(s.graph))
     return SystemRound((sent,), State(W, memory, state.t + 1))
 
@@ -158,7 +159,7 @@ def mix_and_step(
     The gradient is taken at the worker's "own" model, as it was sent, or at the "mixed" one.
     """
     require_place(at)
-    sent = algorithm.messages(s, state.W, signals)
+    sent = algorithm.messages(s, state.W, signals, state, batch)
     mixed = combined_rows(s, state.W, sent, batch, combine, mixing(s.graph))
     W, memory = steps(s, mixed, gradients(s, state.W if at == "own" else mixed, batch), state)
     return SystemRound((sent,), State(W, memory, state.t + 1))

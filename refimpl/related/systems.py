@@ -22,6 +22,7 @@ from refimpl.related.requirements import (
     COMPLETE,
     FEASIBLE,
     FIXED,
+    SAME_TO_ALL,
     UNDIRECTED,
     Requirement,
     neighbours,
@@ -57,7 +58,7 @@ class System(NamedTuple):
     @property
     def requires(self) -> str:
         """The requirements in words, "" if there are none."""
-        return ", ".join(requirement.words for requirement in self.requirements)
+        return ", ".join(filter(None, (requirement.words for requirement in self.requirements)))
 
 
 # --- From a name to an engine -------------------------------------------------------------------------------
@@ -151,7 +152,7 @@ SYSTEMS = {
         label="dmsgd",
         needs=DEGREES,
         bytes=model_and_momentum,
-        requirements=(UNDIRECTED, FIXED),
+        requirements=(SAME_TO_ALL, UNDIRECTED, FIXED),
     ),
     "sgp": System(
         round=sgp,
@@ -160,6 +161,7 @@ SYSTEMS = {
         label="sgp",
         needs="to how many it sends",
         bytes=model_and_number,
+        requirements=(SAME_TO_ALL,),
     ),
     "choco": System(
         round=choco,
@@ -168,7 +170,7 @@ SYSTEMS = {
         label="choco",
         needs=DEGREES,
         bytes=largest_entries,
-        requirements=(UNDIRECTED, FIXED),
+        requirements=(SAME_TO_ALL, UNDIRECTED, FIXED),
     ),
     "choco-identity": System(
         round=partial(choco, share=1.0, gamma=1.0),
@@ -216,7 +218,7 @@ SYSTEMS = {
         reference="Yang and Bajwa 2019",
         label="byrdie",
         needs=COUNT,
-        requirements=(neighbours("2f + 1", lambda f: 2 * f + 1), FEASIBLE),
+        requirements=(SAME_TO_ALL, neighbours("2f + 1", lambda f: 2 * f + 1), FEASIBLE),
     ),
     "mozi": System(
         round=mozi,
@@ -265,7 +267,7 @@ SYSTEMS = {
         label="icwtm",
         needs=f"{COUNT}, equal initial models",
         bytes=gradients_and_model,
-        requirements=(COMPLETE, FIXED, IN_TIME),
+        requirements=(SAME_TO_ALL, COMPLETE, FIXED, IN_TIME),
     ),
     "mda": System(
         round=partial(learn, agreement="mda"),
@@ -274,7 +276,7 @@ SYSTEMS = {
         label="mda",
         needs=f"{COUNT}, equal initial models",
         bytes=gradients_and_model,
-        requirements=(COMPLETE, FIXED, IN_TIME, FEW_SUBSETS),
+        requirements=(SAME_TO_ALL, COMPLETE, FIXED, IN_TIME, FEW_SUBSETS),
     ),
     "tv-penalty": System(
         round=tv_penalty,
@@ -282,6 +284,7 @@ SYSTEMS = {
         reference="Peng et al. 2021",
         label="tv-penalty",
         needs="a penalty",
+        requirements=(SAME_TO_ALL,),
     ),
     "multi-task": System(
         round=multi_task,
@@ -289,6 +292,7 @@ SYSTEMS = {
         reference="Li et al. 2020",
         label="multi-task",
         needs="nothing",
+        requirements=(SAME_TO_ALL,),
     ),
     "ios": System(
         round=ios,
@@ -305,6 +309,7 @@ SYSTEMS = {
         label="fedavg",
         needs="a server that all trust",
         bytes=to_a_server,
+        requirements=(SAME_TO_ALL,),
     ),
     "geometric-median": System(
         round=by_rule(lambda W, f: rules.geometric_median(W)),

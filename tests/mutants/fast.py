@@ -5,6 +5,7 @@ import contextvars
 from unittest import mock
 
 import numpy as np
+from problems import sent_by
 
 from mutants.common import entry, killer
 from refimpl import attacks, layers, models
@@ -156,11 +157,11 @@ def rows_of_the_data(groups):
 def sent_by_nobody(attack):
     """The last message is the attackers', even if there are none."""
 
-    def mutant(p, sent, W, signals):
-        attack(p, sent, W, signals)
+    def mutant(p, sent, W, signals, *more):
+        attack(p, sent, W, signals, *more)
         lie = attacks.ATTACKS[p.setting.attack]
         if lie.one_message and not len(p.attackers):
-            sent[-1] = lie.send(sent[:1], sent.copy(), signals)
+            sent[-1] = sent_by(lie, sent[:1], sent.copy(), signals)
 
     return mutant
 

@@ -10,7 +10,7 @@ from refimpl import aggregate
 from refimpl.aggregate import RULES, combine
 from refimpl.algorithm import Round, Setting, State, aggregation_step, messages, round_, start
 from refimpl.arrays import Array
-from refimpl.attacks import ATTACKS
+from refimpl.attacks import ATTACKS, View
 from refimpl.audit.variants.weights import without_own
 
 
@@ -31,7 +31,7 @@ class Given:
 
     def sending(self, W: Array) -> Round:
         """The round in which the workers have and send these models after their local step."""
-        return self.right._replace(local=W, sent=messages(self.s, W, self.signals))
+        return self.right._replace(local=W, sent=messages(self.s, W, self.signals, self.state, self.batch))
 
     def aggregated(
         self,
@@ -159,7 +159,9 @@ def attackers_see_all(given: Given) -> Round:
     [the released code (with another ALIE)]"""
     s, local, sent, attack = given.s, given.right.local, given.right.sent.copy(), ATTACKS[given.s.attack]
     if len(s.attackers) and attack.one_message:
-        sent[s.attackers] = attack.send(local[s.attackers], local, given.signals)
+        everybody = np.arange(len(local))
+        view = View(s, given.state, given.batch, local[s.attackers], local, everybody, given.signals)
+        sent[s.attackers] = attack.made_from(view)
     return given.aggregated(given.right._replace(sent=sent))
 
 

@@ -1,0 +1,94 @@
+"""What attackers may know besides the models of a round: more entries of `attacks.KNOWLEDGE`.
+
+The paper's attacks know nothing of this. What is known of a receiver k is there for attacks that send every
+receiver something else (`per_receiver`).
+"""
+
+from collections.abc import Callable
+
+import numpy as np
+
+from refimpl import algorithm
+from refimpl.arrays import Array, module_of
+from refimpl.attacks import ATTACKS, KNOWLEDGE, Known, View
+
+Risk = Callable[[Array], Array]  # (d,) -> a number
+
+
+def receiver_model(view: View) -> Array:
+    """The model that the receiver has after its own local step, (d,)."""
+    return view.honest[int(np.searchsorted(view.workers, view.receiver))]
+
+
+def heard(view: View) -> Array:
+    """The honest models that the receiver hears, its own included, (m, d), in ascending order."""
+    hears = view.s.graph[view.receiver][view.workers]
+    return view.honest[module_of(view.honest).asarray(np.flatnonzero(hears))]
+
+
+def liars(view: View) -> int:
+    """The number of attackers that the receiver hears."""
+    return int(view.s.graph[view.receiver][view.s.attackers].sum())
+
+
+def data_of(view: View, k: int) -> tuple[Array, Array]:
+    """The samples and labels on which worker k scores models in this round."""
+    return view.s.scored_on(k, view.batch[k])  # type: ignore[index]
+
+
+def risk_of(view: View, k: int) -> Risk:
+    """r_k, as worker k computes it in this round."""
+    X, y = data_of(view, k)
+    return lambda w: algorithm.risk(view.s, w, X, y)
+
+
+def gradient_of(view: View) -> Callable[[Array], Array]:
+    """The gradient of the receiver's risk, (d,) -> (d,)."""
+    s, (X, y) = view.s, data_of(view, view.receiver)
+    return lambda w: s.model.gradient(w, X, y) + s.l2 * w
+
+
+def own_risk(view: View) -> Risk:
+    """The mean of the attackers' own risks, (d,) -> a number."""
+    risks = [risk_of(view, int(a)) for a in view.s.attackers]
+    return lambda w: sum(r(w) for r in risks) / len(risks)
+
+
+def outcome(view: View) -> Callable[[Array], Array]:
+    """What the receiver makes of a lie (d,) that all attackers send it: its next model, (d,)."""
+    s, k, xp = view.s, view.receiver, module_of(view.honest)
+    N_k, _ = s.neighbourhood(k)
+    place = np.searchsorted(view.workers, N_k).clip(max=len(view.workers) - 1)
+    models, lying = view.honest[xp.asarray(place)], xp.asarray(np.isin(N_k, s.attackers))
+
+    def made_of(lie: Array) -> Array:
+        W = xp.where(lying[:, None], lie, models)
+        return algorithm.aggregation_step(s, k, W, view.batch[k])[0]  # type: ignore[index]
+
+    return made_of
+
+
+KNOWLEDGE |= {
+    "receiver": Known(receiver_model, "the receiver's model"),
+    "heard": Known(heard, "the honest models that the receiver hears"),
+    "liars": Known(liars, ""),
+    "risk": Known(lambda view: risk_of(view, view.receiver), "the receiver's data"),
+    "gradient": Known(gradient_of, "the receiver's data"),
+    "own_risk": Known(own_risk, "its own data"),
+    "outcome": Known(outcome, "the rule and the receiver's data"),
+    "before": Known(lambda view: view.before.W[view.workers], "the models before the round"),
+    "round": Known(lambda view: view.before.t + 1, ""),
+    "place": Known(lambda view: view.receiver, ""),
+    "workers": Known(lambda view: view.workers, ""),
+    "graph": Known(lambda view: view.s.graph, "who hears whom"),
+    "layout": Known(lambda view: view.s.model.layout, ""),
+}
+MODELS = {"own", "attackers", "honest", "signals", "counts"}  # what the paper's attacks know
+
+
+def require_models(attack: str) -> None:
+    """Raises ValueError unless the attack sends all receivers the same, and makes it of models alone."""
+    entry = ATTACKS[attack]
+    if entry.per_receiver or not MODELS.issuperset(entry.knows):
+        needs = "an attack that sends all the same, made of models alone"
+        raise ValueError(f"needs {needs}, got {attack}")
