@@ -149,12 +149,14 @@ def messages(
     (N, N, d) if the attack sends every receiver something else: at [k, l], what worker l sends to worker k.
     Of the state before the round, and of the batch, only attacks that are not the paper's know anything.
     """
+    if not len(s.attackers):
+        return W_hat.copy()
     xp, attack = module_of(W_hat), ATTACKS[s.attack]
     attackers, normal = xp.asarray(s.attackers), xp.asarray(s.normal)
     receivers = range(len(W_hat)) if attack.per_receiver else [EVERYBODY]
     sent = xp.stack([W_hat] * len(receivers))
     for i, k in enumerate(receivers):
-        if len(s.attackers) and k not in s.attackers:
+        if k not in s.attackers:
             view = View(s, before, batch, W_hat[attackers], W_hat[normal], s.normal, signals, k)
             sent[i, attackers] = attack.made_from(view)
     return sent if attack.per_receiver else sent[0]

@@ -632,7 +632,7 @@ def test_an_attack_that_writes_to_what_it_is_given_changes_nobody_elses(rule, on
 @pytest.mark.parametrize("one_message", [False, True])
 @pytest.mark.parametrize("graph", GRAPHS)
 @pytest.mark.parametrize("rule", ["adaptive", "inverse-risk", "median", "local", "mine"])
-def test_a_message_per_receiver(rule, graph, one_message, monkeypatch):
+def test_a_message_per_receiver(rule, graph, one_message):
     """Small enough to pass the filter of some receivers, and another one for each."""
 
     def send(place, own, receiver):
@@ -640,10 +640,10 @@ def test_a_message_per_receiver(rule, graph, one_message, monkeypatch):
         return near if place % 2 else receiver - 0.3 * own[0] if one_message else receiver - 0.3 * own
 
     entry = Attack(send, "to each", "-", "mine", ("place", "own", "receiver"), None, one_message, True)
-    monkeypatch.setitem(ATTACKS, "mine", entry)
-    monkeypatch.setitem(RULES, "mine", next(iter(OWN_RULES.values())))
     s = setting(ROWS, GRAPHS[graph], rule=rule, attack="mine", attackers=np.array([1, 4]))
-    assert assert_same_rounds(s, initial(s), seed=0, count=3) == 3
+    own_rule = next(iter(OWN_RULES.values()))
+    with mock.patch.dict(ATTACKS, mine=entry), mock.patch.dict(RULES, mine=own_rule):
+        assert assert_same_rounds(s, initial(s), seed=0, count=3) == 3
 
 
 def test_attackers_in_any_order_send_their_own_lies():

@@ -99,8 +99,19 @@ def last_message_for_all(attack):
 
     def mutant(p, sent, *args):
         attack(p, sent, *args)
-        if len(p.attackers):
-            sent[p.lies] = sent[p.lies][-1:]
+        for _, lies in p.lies if len(p.attackers) else ():
+            sent[lies] = sent[lies][-1:]
+
+    return mutant
+
+
+def message_of_the_first(attack):
+    """All receivers are sent what the first one is."""
+
+    def mutant(p, sent, *args):
+        attack(p, sent, *args)
+        for _, lies in p.lies:
+            sent[lies] = sent[p.lies[0][1]]
 
     return mutant
 
@@ -108,9 +119,9 @@ def last_message_for_all(attack):
 def nobody_lies(attack):
     """Also not with one message: it is an attacker's own model."""
 
-    def mutant(p, sent, W, signals):
-        if len(p.attackers):
-            sent[p.lies] = W[p.attackers[: len(sent[p.lies])]]
+    def mutant(p, sent, W, *args):
+        for _, lies in p.lies if len(p.attackers) else ():
+            sent[lies] = W[p.attackers[: len(sent[lies])]]
 
     return mutant
 
@@ -327,8 +338,13 @@ MUTANTS = [
     ("the step size of the last round", E, "local_steps", of_the_last_round, same("local")),
     ("one message for all attackers", E, "attack", last_message_for_all, same("average")),
     ("two senders' weights swapped in the matrix", E, "plan",
-     lambda f: lambda s: f(s)._replace(message=f(s).message[[1, 0, *range(2, len(s.graph))]]),
+     lambda f: lambda s: f(s)._replace(message=f(s).message[:, [1, 0, *range(2, len(s.graph))]]),
      same("adaptive")),
+    ("every receiver gets the first one's message", E, "attack", message_of_the_first,
+     whole("a_message_per_receiver", rule="median", graph="complete", one_message=False)),
+    ("messages per receiver numbered in another order", plan, "numbered",
+     lambda f: lambda s, twin: (f(s, twin)[0][::-1], *f(s, twin)[1:]),
+     whole("a_message_per_receiver", rule="adaptive", graph="ring", one_message=True)),
     ("nobody attacks", E, "attack", nobody_lies, same("average"), same("inverse-risk", "foe")),
     ("a rule is told of no attackers", E, "aggregated",
      lambda f: lambda p, *a: f(p._replace(attackers=p.attackers[:0]), *a), same("krum"), same("weighs")),

@@ -247,7 +247,8 @@ MUTANTS = [
     known("fall-of-empires", "FoE with plus", K, "fall_of_empires",
      attack("mean_based_attacks_equal_the_oracle")),
     ("FoE over all workers", K.ATTACKS, "foe",
-     entry("send", lambda f: lambda own, h, s: K.fall_of_empires(np.concatenate([own, h]))),
+     lambda right: right._replace(
+         knows=("honest", "attackers"), send=lambda honest, own: right.send(np.concatenate([own, honest]))),
      attack("named_attacks_equal_the_oracle_and_keep_dtype_and_inputs", name="foe", dtype=np.float64, form=0)),
     known("alie", "ALIE with plus", K, "a_little_is_enough",
      attack("mean_based_attacks_equal_the_oracle"), attack("alie_subtracts_the_population_deviation"),
@@ -262,7 +263,6 @@ MUTANTS = [
      attack("alie_z_is_the_formula_where_it_has_a_value_and_finite_everywhere")),
     ("ALIE's corrupted workers know the honest models", K.ATTACKS, "alie-corrupted",
      entry("knows", lambda names: K.ATTACKS["alie"].knows),
-     attack("the_table_tells_the_truth_about_an_attack", name="alie-corrupted"),
      attack("alone_an_attacker_without_knowledge_of_others_sends_its_own_model", dtype=np.float64),
      attack("named_attacks_equal_the_oracle_and_keep_dtype_and_inputs",
             name="alie-corrupted", dtype=np.float64, form=0)),
@@ -278,7 +278,7 @@ MUTANTS = [
      lambda right: right._replace(
          knows=("honest", "attackers", "counts"),
          send=lambda honest, own, counts: right.send(np.concatenate([own, honest]), counts)),
-     attack("the_table_tells_the_truth_about_an_attack", name="alie")),
+     attack("named_attacks_equal_the_oracle_and_keep_dtype_and_inputs", name="alie", dtype=np.float64, form=0)),
     # --- Layers, networks, optimisers
     ("relu_backward with >=", L, "relu_backward", lambda f: lambda dy, x: (dy * (x >= 0),),
      layer("relu_and_its_kink"), layer("relu_is_its_definition")),
