@@ -129,6 +129,7 @@ COUNTS = {
     "refimpl": (),
     "refimpl.experiments": (),
     "refimpl.experiments.cli": (),
+    "refimpl.experiments.runner": (),
     "refimpl.experiments.options": (),
     "refimpl.experiments.grid": (),
     "refimpl.experiments.cluster": (),

@@ -23,6 +23,7 @@ from refimpl.experiments.config import Config
 from refimpl.experiments.contents import Seen, UnknownError, described, modules_in, sha256
 from refimpl.experiments.registry import entries
 from refimpl.experiments.tasks import Task, method_of
+from refimpl.fast import engine, released  # noqa: F401  # `methods` imports them later than SOURCES is read
 
 RUN = "refimpl.experiments.run"
 SWITCH = "refimpl.methods"
