@@ -329,3 +329,31 @@ def test_a_folder_called_data_loaders_beside_a_script_is_named(tmp_path):
     last = done.stderr.splitlines()[-1]
     assert last.startswith("ImportError: refimpl needs the package data_loaders that comes with it")
     assert str(tmp_path / "data_loaders") in last
+
+
+IMPORTED = """
+import atexit, runpy, sys
+heavy = {"scipy", "sklearn", "joblib", "matplotlib", "refimpl.experiments.runner"}
+atexit.register(lambda: print(*sorted(heavy & set(sys.modules)), file=sys.stderr))
+sys.argv = sys.argv[1:]
+runpy.run_path(sys.argv[0], run_name="__main__")
+"""
+
+
+def imported_by(*options):
+    """What slow packages, and whether the code that runs and shows, a command of its own has imported."""
+    command = [sys.executable, "-c", IMPORTED, str(EXAMPLE), *options]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    *_, last = done.stderr.splitlines()
+    return last.split()
+
+
+@pytest.mark.parametrize("line", ["--help", "--list", "--epoch 1 --no", "--rules nope", "--attackers 12"])
+def test_help_and_refusals_wait_for_no_slow_import(line):
+    assert imported_by(*line.split()) == []
+
+
+def test_a_finished_grid_is_shown_without_what_computes_runs(tmp_path):
+    command = [*QUICK, "--out", str(tmp_path)]
+    assert cli.main("spambase", command) == 0
+    assert not {"scipy", "sklearn"} & set(imported_by(*command))
