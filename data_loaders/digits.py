@@ -3,8 +3,6 @@
 from pathlib import Path
 
 import numpy as np
-from scipy.ndimage import zoom
-from sklearn.datasets import load_digits  # type: ignore[import-untyped]
 
 from data_loaders import Dataset
 
@@ -19,6 +17,9 @@ def load(data_dir: str | Path | None = None) -> Dataset:
     fixed: of each digit the first image in scikit-learn's order, the sixth, and so on. Raises ValueError if
     given a folder, which it would not read.
     """
+    from scipy.ndimage import zoom  # both here: they take half a second, and no other data set needs them
+    from sklearn.datasets import load_digits  # type: ignore[import-untyped]
+
     if data_dir is not None:
         raise ValueError(f"digits come with scikit-learn and need no data folder, got {data_dir}")
     bundle = load_digits()

@@ -10,7 +10,6 @@ from operator import attrgetter
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.special import ndtri
 
 from refimpl import draws
 from refimpl.arrays import Array, module_of, quiet
@@ -66,6 +65,8 @@ def alie_z(n: int, f: int) -> float:
     With s < 1 the attackers are a majority by themselves and the formula has no finite value: we take
     s = 1, and z = 0 for a single honest worker (whose standard deviation is 0 anyway).
     """
+    from scipy.special import ndtri  # Phi^-1; here, as it takes longer to import than all else
+
     if not 0 <= f < n:
         raise ValueError(f"alie_z needs 0 <= f < n, got n={n}, f={f}")
     h = n - f

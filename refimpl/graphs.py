@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.sparse.csgraph import connected_components
 
 
 def complete(n: int) -> np.ndarray:
@@ -96,9 +95,12 @@ def lines(path: str | Path) -> Iterator[tuple[int, str]]:
 
 def require_connected(A: np.ndarray) -> None:
     """Raises ValueError, naming a worker that cannot be reached, unless the graph is connected."""
-    count, part = connected_components(A, directed=False)
-    if count > 1:
-        lost = int(np.flatnonzero(part != part[0])[0])
+    reached = new = np.arange(len(A)) == 0
+    while new.any():  # whom the last ones hear, and nobody before them
+        new = A[new].any(axis=0) & ~reached
+        reached = reached | new
+    if not reached.all():
+        lost = reached.argmin()
         raise ValueError(f"the graph must be connected, but no path leads from worker 0 to worker {lost}")
 
 

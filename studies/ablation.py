@@ -17,7 +17,7 @@ import joblib
 import numpy as np
 
 from refimpl.attacks import ATTACKS
-from refimpl.experiments import cli
+from refimpl.experiments import cli, runner
 from refimpl.experiments.config import Config
 from refimpl.experiments.options import parse
 from refimpl.experiments.results import SETTING, Results, describe_group, describe_versions, need_same, read
@@ -140,9 +140,9 @@ def main(argv: list[str] | None = None) -> int:
         todo, args = configs(what, options)
         how = args.out, args.jobs or joblib.cpu_count(), args.data_dir, args.threads
         if args.dry_run:
-            cli.plan(todo, *how[:3])
+            runner.plan(todo, *how[:3])
             return 0
-        results = cli.run_grid(todo, *how)
+        results = runner.run_grid(todo, *how)
     elif Path(what).exists() and not options:
         try:
             results = read(Path(what))

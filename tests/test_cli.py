@@ -18,7 +18,7 @@ from data_loaders.partition import PARTITIONS
 from refimpl import arrays, methods
 from refimpl.aggregate import RULES
 from refimpl.attacks import ATTACKS
-from refimpl.experiments import cli, config, grid
+from refimpl.experiments import cli, config, grid, runner
 from refimpl.experiments.options import parser
 from refimpl.experiments.results import load
 from refimpl.experiments.watch import kind_of
@@ -36,10 +36,10 @@ def configs(options):
 def test_the_time_that_runs_take_is_by_their_epochs_and_by_how_many_run_at_once():
     todo = configs("--rules krum --attacks foe --seeds 0 1 --epochs 10")
     known = {kind_of(todo[0]): 2.0}  # seconds per epoch
-    assert cli.work(todo[:1], known, None) == "about 20 seconds"
-    assert cli.work(todo, known, None) == "about 40 seconds"
-    assert cli.work(todo, known, None, jobs=2) == "about 20 seconds at 2 at a time"
-    assert cli.work(todo, {}, None) == "380 rounds"
+    assert runner.work(todo[:1], known, None) == "about 20 seconds"
+    assert runner.work(todo, known, None) == "about 40 seconds"
+    assert runner.work(todo, known, None, jobs=2) == "about 20 seconds at 2 at a time"
+    assert runner.work(todo, {}, None) == "380 rounds"
 
 
 QUICK = ["--epochs", "1", "--rules", "adaptive", "local", "--attacks", "none", "alie", "--jobs", "1"]
@@ -233,7 +233,7 @@ def threads_of(tmp_path, *options):
 
 
 def test_threads_are_the_cores_divided_among_the_runs_at_a_time(tmp_path, monkeypatch):
-    monkeypatch.setattr(cli.joblib, "cpu_count", lambda: 4)
+    monkeypatch.setattr(runner.joblib, "cpu_count", lambda: 4)
     assert threads_of(tmp_path / "1", "--attacks", "none", "--jobs", "2") == {4}
     assert threads_of(tmp_path / "2", "--attacks", "none", "foe", "--jobs", "1") == {4}
     assert threads_of(tmp_path / "3", "--attacks", "none", "foe", "--jobs", "2") == {2}
@@ -245,7 +245,7 @@ def jobs_of(options, out, monkeypatch):
     asked = []
     with monkeypatch.context() as patch:
         patch.setattr(grid, "run_all", lambda todo, out, jobs, *_: asked.append(jobs) or iter([]))
-        patch.setattr(cli, "show", lambda *_: None)
+        patch.setattr(runner, "show", lambda *_: None)
         cli.main("spambase", f"--epochs 1 --rules local --out {out} {options}".split())
     return asked
 
@@ -329,3 +329,31 @@ def test_a_folder_called_data_loaders_beside_a_script_is_named(tmp_path):
     last = done.stderr.splitlines()[-1]
     assert last.startswith("ImportError: refimpl needs the package data_loaders that comes with it")
     assert str(tmp_path / "data_loaders") in last
+
+
+IMPORTED = """
+import atexit, runpy, sys
+heavy = {"scipy", "sklearn", "joblib", "matplotlib", "refimpl.experiments.runner"}
+atexit.register(lambda: print(*sorted(heavy & set(sys.modules)), file=sys.stderr))
+sys.argv = sys.argv[1:]
+runpy.run_path(sys.argv[0], run_name="__main__")
+"""
+
+
+def imported_by(*options):
+    """What slow packages, and whether the code that runs and shows, a command of its own has imported."""
+    command = [sys.executable, "-c", IMPORTED, str(EXAMPLE), *options]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    *_, last = done.stderr.splitlines()
+    return last.split()
+
+
+@pytest.mark.parametrize("line", ["--help", "--list", "--epoch 1 --no", "--rules nope", "--attackers 12"])
+def test_help_and_refusals_wait_for_no_slow_import(line):
+    assert imported_by(*line.split()) == []
+
+
+def test_a_finished_grid_is_shown_without_what_computes_runs(tmp_path):
+    command = [*QUICK, "--out", str(tmp_path)]
+    assert cli.main("spambase", command) == 0
+    assert not {"scipy", "sklearn"} & set(imported_by(*command))

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from sklearn.isotonic import isotonic_regression
 from some_results import BY_DEFAULT, GRID, ONE_SEED, as_released, at_the_end, losing, result, with_options
 
 from refimpl.aggregate import RULES
@@ -116,6 +117,9 @@ def test_names_are_spread_in_their_order_inside_the_panel(heights):
     assert -1e-9 <= places.min() <= places.max() <= 1 + 1e-9
     if (np.diff(heights) >= gap).all():
         np.testing.assert_allclose(places, heights, atol=1e-9)
+    steps = gap * np.arange(len(heights))
+    nearest = isotonic_regression(heights - steps, y_min=0, y_max=1 - steps[-1]) + steps
+    np.testing.assert_allclose(places, nearest, atol=1e-9)
 
 
 def test_few_seeds_are_lines_of_their_own_and_many_an_interval():

@@ -4,6 +4,8 @@ import contextlib
 import dataclasses
 import functools
 import re
+import subprocess
+import sys
 from unittest import mock
 
 import pytest
@@ -13,7 +15,7 @@ from refimpl.aggregate import RULES
 from refimpl.attacks import ATTACKS
 from refimpl.experiments import fingerprint, tasks
 from refimpl.experiments.config import Config
-from refimpl.experiments.fingerprint import bare, origin_of
+from refimpl.experiments.fingerprint import origin_of, parsed
 from refimpl.related import SYSTEMS
 from refimpl.related import rules as related_rules
 
@@ -53,9 +55,9 @@ class A:
 def test_comments_docstrings_and_layout_do_not_count_but_code_does():
     same = SOURCE.replace("About it", "Else").replace("about x", "else").replace("Only this", "That")
     same = same.replace("# one", "# 1").replace('"text", 1', '("text",\n            1)')
-    assert bare(same) == bare(SOURCE)
+    assert parsed(same).bare == parsed(SOURCE).bare
     for old, new in (("1  #", "2  #"), ('"text"', '"other"'), ("x: int", "y: int"), ("def f", "def g")):
-        assert bare(SOURCE.replace(old, new)) != bare(SOURCE)
+        assert parsed(SOURCE.replace(old, new)).bare != parsed(SOURCE).bare
 
 
 # --- Which code counts --------------------------------------------------------------------------------------
@@ -68,6 +70,22 @@ def editing():
     uncached = fingerprint.code_digest.__wrapped__
     with mock.patch.multiple(fingerprint, SOURCES=sources, code_digest=uncached):
         yield sources
+
+
+IN_MEMORY = """
+import sys
+from refimpl import methods, run
+from refimpl.experiments import fingerprint
+released = tuple(name for name in methods.DIFFERENCES if methods.DIFFERENCES[name].in_round)[:1]
+found = [methods.find("krum", on, plain).modules for on in ((), released) for plain in (True, False)]
+print(set(fingerprint.reached(sum(found, ()))) - set(sys.modules))
+"""
+
+
+def test_a_notebook_has_in_memory_what_its_fingerprints_are_of():
+    """Its engines are not imported at the first run, by when the files may have been edited."""
+    done = subprocess.run([sys.executable, "-c", IN_MEMORY], capture_output=True, text=True, check=True)
+    assert done.stdout == "set()\n"
 
 
 def test_all_files_of_the_package_are_known_by_the_names_of_their_modules():
@@ -129,6 +147,7 @@ COUNTS = {
     "refimpl": (),
     "refimpl.experiments": (),
     "refimpl.experiments.cli": (),
+    "refimpl.experiments.runner": (),
     "refimpl.experiments.options": (),
     "refimpl.experiments.grid": (),
     "refimpl.experiments.cluster": (),
@@ -199,7 +218,7 @@ def later():
     from data_loaders import har
 """
     names = ["refimpl.graphs", "refimpl.draws", "refimpl", "refimpl.fast.engine", "data_loaders.har"]
-    assert list(fingerprint.imported(source)) == names
+    assert parsed(source).imports == names
     assert "refimpl.fast.rules" in fingerprint.reached(["refimpl.fast.engine"])
     assert "numpy" not in fingerprint.reached(["refimpl.fast.engine"])
 

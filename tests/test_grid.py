@@ -18,7 +18,7 @@ import data_loaders
 import refimpl
 from data_loaders import Dataset
 from refimpl.aggregate import RULES
-from refimpl.experiments import checkpoints, cli, fingerprint, grid, results, tasks
+from refimpl.experiments import checkpoints, fingerprint, grid, results, runner, tasks
 from refimpl.experiments.config import Config
 
 CONFIG = Config(
@@ -126,13 +126,13 @@ def test_what_cannot_be_compared_is_computed_anew_and_never_reused(tmp_path, mon
     c = config(rule="krum", epochs=1)
     path = grid.path_of(c, tmp_path)
     for kept in (set(), {f"{file.name}.1.aside" for file in (path, checkpoints.path_of(path))}):
-        assert len(cli.run_grid([c], tmp_path, 1, None, 1)) == 1
+        assert len(runner.run_grid([c], tmp_path, 1, None, 1)) == 1
         said = capsys.readouterr().err
         assert "1 run to be computed anew: they use a generator, and nobody can tell" in said
         assert f"[1/1] {c.name}" in said
         assert {file.name for file in tmp_path.glob("*.aside")} == kept
         checkpoints.path_of(path).write_text("of who knows what", encoding="utf-8")
-    cli.plan([c], tmp_path, 1, None)
+    runner.plan([c], tmp_path, 1, None)
     assert "1 of 1 run to do" in capsys.readouterr().out
 
 

@@ -17,7 +17,7 @@ import pytest
 from platforms import WINDOWS, make_pipe, needs_full, needs_shell, needs_signals
 
 from refimpl import experiments, process
-from refimpl.experiments import atomic, cli, fingerprint, grid, tasks
+from refimpl.experiments import atomic, cli, fingerprint, grid, runner, tasks
 from refimpl.experiments.options import parser
 from refimpl.process import ended, reason
 
@@ -289,7 +289,7 @@ def test_out_of_memory_is_one_line(tmp_path, monkeypatch, capsys):
 def test_a_folder_that_cannot_be_written_is_refused_before_anything_is_computed(tmp_path, monkeypatch, capsys):
     """As root one can write anywhere, so the refusal is made up."""
     monkeypatch.setattr(Path, "write_bytes", raising(PermissionError(errno.EACCES, "Permission denied")))
-    monkeypatch.setattr(cli, "run_grid", raising(AssertionError("computed")))
+    monkeypatch.setattr(runner, "run_grid", raising(AssertionError("computed")))
     with pytest.raises(SystemExit) as caught:
         cli.main("spambase", [*QUICK.split(), str(tmp_path)])
     assert caught.value.code == 2

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from refimpl.experiments import cli, grid, run, tasks, watch
+from refimpl.experiments import cli, grid, run, runner, tasks, watch
 from refimpl.experiments.config import Config
 from refimpl.experiments.results import RunResult
 from refimpl.experiments.watch import Board, kind_of, paces
@@ -117,8 +117,8 @@ def test_results_that_are_there_already_tell_how_long_the_others_take(tmp_path, 
     boards = []
     runs = [config(epochs=1, batch_size=200, rule="local", seed=seed) for seed in (0, 1)]
     first = grid.run_to_file(runs[0], grid.path_of(runs[0], tmp_path), None, 1, {})
-    monkeypatch.setattr(cli, "show_progress", lambda results, board: boards.append(board) or [])
-    cli.run_grid(runs, tmp_path, 2, None, 1)
+    monkeypatch.setattr(runner, "show_progress", lambda results, board: boards.append(board) or [])
+    runner.run_grid(runs, tmp_path, 2, None, 1)
     assert boards[0].estimate()[1] == pytest.approx(first.seconds)
 
 

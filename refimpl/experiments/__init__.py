@@ -17,6 +17,7 @@ figures.py      pictures of results
 report.py       the command that makes tables and pictures of stored results
 presets.py      the paper's figures and its authors' protocol, as options
 options.py      the command line's options
+runner.py       the runs of a command: computed or found, planned, shown
 cli.py          the command line
 api.py          the same as a library: refimpl.run
 words.py        numbers in words

@@ -16,11 +16,12 @@ import numpy as np
 
 from refimpl.aggregate import Rule
 from refimpl.attacks import Attack
-from refimpl.experiments import cli, figures, options, registry, tables
+from refimpl.experiments import cli, figures, options, registry, runner, tables
 from refimpl.experiments.atomic import make_folder
 from refimpl.experiments.registry import Entries
 from refimpl.experiments.results import RunResult
 from refimpl.experiments.tasks import TASKS
+from refimpl.fast import engine, released  # noqa: F401  # now, as fingerprint.SOURCES: a notebook lives long
 
 Choice = Iterable[Any] | Mapping[str, Any]  # of names, functions, entries
 
@@ -110,9 +111,9 @@ def run(
     with added(new):
         _, args = options.parse(task, as_typed(given), Refusing)
         runs = cli.prepare(args.task, args)
-        run_all, jobs, threads = cli.machine(args)
+        run_all, jobs, threads = runner.machine(args)
         make_folder(args.out)
-        results = cli.run_grid(runs, args.out, jobs, args.data_dir, threads, run_all)
+        results = runner.run_grid(runs, args.out, jobs, args.data_dir, threads, run_all)
         place = {replace(config, device=0): i for i, config in enumerate(runs)}  # a result may be another's
         return Runs(sorted(results, key=lambda result: place[replace(result.config, device=0)]), new)
 

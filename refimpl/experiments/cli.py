@@ -3,25 +3,17 @@
 import argparse
 import dataclasses
 import itertools
-import textwrap
 import time
 from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
 from typing import Any
 
-import joblib
-
 from refimpl import arrays, graphs
-from refimpl.experiments import figures, grid, registry, run, tables, watch
-from refimpl.experiments.atomic import write
+from refimpl.experiments import registry, run
 from refimpl.experiments.config import Config
-from refimpl.experiments.fingerprint import origin_of
 from refimpl.experiments.options import parse
-from refimpl.experiments.presets import ACCURACY, FIGURES
-from refimpl.experiments.results import Results, config_cells, csv_text, protocol
 from refimpl.experiments.tasks import TASKS
-from refimpl.experiments.watch import Board, show_progress
-from refimpl.experiments.words import duration, several
+from refimpl.experiments.words import duration
 from refimpl.process import reason, say
 from refimpl.related import schedules
 from refimpl.released import DIFFERENCES
@@ -34,15 +26,17 @@ def main(task: str, argv: list[str] | None = None) -> int:
     task = args.task  # --dataset may have chosen another
     try:
         runs = prepare(task, args)
-        run_all, jobs, threads = machine(args)
+        from refimpl.experiments import runner  # here: nobody waits half a second to be refused
+
+        run_all, jobs, threads = runner.machine(args)
     except (OSError, ValueError, MemoryError) as error:
         p.error(reason(error))
     if args.dry_run:
-        plan(runs, args.out, jobs, args.data_dir)
+        runner.plan(runs, args.out, jobs, args.data_dir)
         return 0
     p.need_folder(args.out)
-    results = run_grid(runs, args.out, jobs, args.data_dir, threads, run_all)
-    show(results, TASKS[task].title, args)
+    results = runner.run_grid(runs, args.out, jobs, args.data_dir, threads, run_all)
+    runner.show(results, TASKS[task].title, args)
     say(f"It took {duration(time.perf_counter() - start)}")
     return 0
 
@@ -82,118 +76,3 @@ def configs(task: str, args: argparse.Namespace) -> list[Config]:
 def name_or_file(text: str, table: Collection[str], read: Callable[[str], Iterable[Any]]) -> Any:
     """What a file of that name holds; the text as it is if it names an entry of the table, or no file."""
     return tuple(read(text)) if text.partition(":")[0] not in table and Path(text).is_file() else text
-
-
-# --- Running ------------------------------------------------------------------------------------------------
-
-
-def machine(args: argparse.Namespace) -> tuple[grid.RunAll, int, int | None]:
-    """What computes the runs, how many at a time, and with how many threads each; None: as there are cores.
-
-    Raises ValueError if there is no such cluster.
-    """
-    run_all, places = connect(args.cluster) if args.cluster else (grid.run_all, joblib.cpu_count())
-    jobs = args.jobs or (1 if args.gpu and not args.cluster else places)
-    return run_all, jobs, args.threads or (1 if args.cluster else None)
-
-
-def connect(address: str) -> tuple[grid.RunAll, int]:
-    """`cluster.connect`, for which distributed has to be installed."""
-    try:
-        from refimpl.experiments import cluster
-    except ImportError as error:
-        raise ValueError(f"--cluster needs distributed, pip install '.[cluster]': {error}") from None
-    return cluster.connect(address)
-
-
-def run_grid(
-    runs: list[Config],
-    out: Path,
-    jobs: int,
-    data_dir: str | None,
-    threads: int | None,
-    run_all: grid.RunAll | None = None,
-) -> Results:
-    """All results, from files where they are there already, showing progress.
-
-    No more than `jobs` at a time; `threads` of each, or by default the cores divided among them.
-    """
-    found = {config: grid.saved(config, out, data_dir) for config in runs}
-    results = [result for result in found.values() if result]
-    todo = [config for config, result in found.items() if not result]
-    if results:
-        say(f"{len(results)} of {several(len(runs), 'run')} are in {out} already")
-    if old := grid.outdated(out):
-        say(f"{several(old, 'file')} in {out} of another version of the code: not used")
-    if unsure := [origin.entries for config in todo if not (origin := origin_of(config)).known]:
-        what = f"they use {unsure[0]}, and nobody can tell whether it is as before"
-        say(f"{several(len(unsure), 'run')} to be computed anew: {what}")
-    if not todo:
-        return results
-    jobs = min(jobs, len(todo))
-    threads = threads or max(1, joblib.cpu_count() // jobs)
-    board = Board({config: grid.path_of(config, out, data_dir) for config in todo}, jobs, results)
-    results.extend(show_progress((run_all or grid.run_all)(todo, out, jobs, data_dir, threads), board))
-    return results
-
-
-def plan(runs: list[Config], out: Path, jobs: int, data_dir: str | None) -> None:
-    """Prints the setting, the runs by rule, and how much work those are that are missing: --dry-run."""
-    print(textwrap.fill(in_common(runs), tables.WIDTH, break_on_hyphens=False))
-    todo = [config for config in runs if not grid.is_there(config, out, data_dir)]
-    jobs = max(1, min(jobs, len(todo)))
-    known = watch.paces(grid.stored(out))
-    rules = list(dict.fromkeys(config.rule for config in runs))
-    width = max(map(len, rules)) + 1
-    for rule in rules:
-        attacks = " ".join(dict.fromkeys(c.attack for c in runs if c.rule == rule))
-        missing = [config for config in todo if config.rule == rule]
-        rest = f"{len(missing)} to run, {work(missing, known, data_dir)}"
-        print(f"{rule:{width}}{attacks}: {rest if missing else 'all there'}")
-    print(f"{len(todo)} of {several(len(runs), 'run')} to do, {work(todo, known, data_dir, jobs)}")
-
-
-def work(todo: list[Config], known: dict[Config, float], data_dir: str | None, jobs: int = 1) -> str:
-    """How long the runs take, `jobs` at a time, if the seconds per epoch of all their kinds are known.
-
-    Otherwise how many rounds they have.
-    """
-    kinds = {config: watch.kind_of(config) for config in todo}
-    if not all(kind in known for kind in kinds.values()):
-        seeds = sorted(todo, key=lambda c: c.seed)  # one seed's data at a time
-        return several(sum(run.prepare(config, data_dir).rounds for config in seeds), "round")
-    seconds = sum(config.epochs * known[kind] for config, kind in kinds.items())
-    return f"about {duration(seconds / jobs)}" + (f" at {jobs} at a time" if jobs > 1 else "")
-
-
-def in_common(runs: list[Config]) -> str:
-    """The options that all runs share, as "workers 10, attackers 3, ..."; nobody lies if the attack is none."""
-    rows, told = [config_cells(c) | {"attackers": max(c.liars for c in runs)} for c in runs], []
-    for field in dataclasses.fields(Config):
-        value, *others = {row[field.name] for row in rows}
-        named = field.name in ("task", "rule", "attack", "released")  # by the command, below, and at the end
-        if not others and not named and value not in (field.default, ""):
-            told.append(f"{field.name.replace('_', '-')} {value}")
-    protocols = {protocol(c) for c in runs}
-    return ", ".join(told + (list(protocols) if len(protocols) == 1 else []))
-
-
-def show(results: Results, title: str, args: argparse.Namespace) -> None:
-    """Writes the table as CSV, and the figure; then prints the table."""
-    write(args.out / "table.csv", csv_text(tables.rows(results)))
-    made = ["a JSON file per run", "table.csv"]
-    name = f"figure_{args.figure}" if args.figure else "figure"
-    shows = FIGURES[args.task][args.figure].shows if args.figure else (ACCURACY,)
-    try:
-        figures.figure(results, title, args.out / f"{name}.png", shows)
-        made.append(f"{name}.png and .pdf")
-    except ImportError as error:
-        say(f"no figure: matplotlib does not import ({error}): pip install '.[examples]'")
-    seeds = " ".join(map(str, dict.fromkeys(args.seeds)))
-    liars = several(max(run.config.liars for run in results), "attacker")
-    sizes = f"{args.workers} workers, {liars}, {several(args.epochs, 'epoch')}"
-    print(f"{title}: {sizes}, seed {seeds}")
-    for what in shows:
-        print(f"{tables.QUANTITIES[what].about}\n\n{tables.text_table(results, what)}\n")
-    print(f"{tables.sent(results)}")
-    print(f"\nIn {args.out}: {', '.join(made)}")

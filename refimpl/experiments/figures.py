@@ -115,6 +115,7 @@ def save(fig: Any, path: Path) -> None:
         undated = {"CreationDate": None} if kind == "pdf" else {}
         fig.savefig(buffer, dpi=200, format=kind, metadata=undated)
         write(path.with_suffix(f".{kind}"), buffer.getvalue())
+        fig.set_layout_engine(None)  # both have the layout of the first, which takes as long as drawing
 
 
 def epochs(results: Results) -> list[int]:
@@ -243,13 +244,17 @@ def name_lines(ax: Any, ends: dict[str, np.ndarray]) -> None:
 
 
 def spread(heights: np.ndarray, gap: float) -> np.ndarray:
-    """The places in 0 to 1 nearest to these ascending heights that are at least a gap apart."""
-    from sklearn.isotonic import isotonic_regression  # type: ignore[import-untyped]
+    """The places in 0 to 1 nearest to these ascending heights that are at least a gap apart.
 
-    steps = gap * np.arange(len(heights))
-    if not len(heights):
-        return heights
-    return isotonic_regression(heights - steps, y_min=0, y_max=1 - steps[-1]) + steps
+    Less its gaps, the k-th is the greatest over i <= k of the least over j >= k of the means from i to j
+    (isotonic regression, which scikit-learn has, too; importing that would take a third of the time).
+    """
+    n = len(heights)
+    steps = gap * np.arange(n)
+    sums = np.append(0, np.cumsum(heights - steps))
+    mean = lambda i, j: (sums[j + 1] - sums[i]) / (j + 1 - i)
+    places = [max(min(mean(i, j) for j in range(k, n)) for i in range(k + 1)) for k in range(n)]
+    return np.clip(places, 0, 1 - gap * (n - 1)) + steps
 
 
 # --- In the end ---------------------------------------------------------------------------------------------

@@ -90,7 +90,7 @@ PARSING = threading.Lock()  # Python 3.11 fails if two threads make syntax trees
 def code_digest(roots: tuple[str, ...]) -> str:
     """The digest of the modules of these names and of all that they reach."""
     with PARSING:
-        return sha256({name: bare(source) for name, source in reached(roots).items()})[:16]
+        return sha256({name: parsed(source).bare for name, source in reached(roots).items()})[:16]
 
 
 def reached(roots: Iterable[str]) -> dict[str, str]:
@@ -105,15 +105,28 @@ def reached(roots: Iterable[str]) -> dict[str, str]:
         name = todo.pop()
         if name not in found and name in SOURCES:
             found[name] = SOURCES[name]
-            todo += [] if name == SWITCH else imported(found[name])
+            todo += [] if name == SWITCH else parsed(found[name]).imports
     return found
 
 
+class Parsed(NamedTuple):
+    """What counts of a file."""
+
+    imports: list[str]  # the names of the modules that it imports
+    bare: str  # its text without comments and docstrings, in one form however it is laid out
+
+
 @functools.cache
-def imported(source: str) -> list[str]:
+def parsed(source: str) -> Parsed:
+    """What counts of a file with this text."""
+    tree = Strip().visit(ast.parse(source))
+    return Parsed(imported(tree), ast.unparse(tree))
+
+
+def imported(tree: ast.Module) -> list[str]:
     """The names of the modules that a file imports; `from a import b` means a.b if that is one."""
     found = []
-    for node in ast.walk(ast.parse(source)):
+    for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             found += [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
@@ -127,9 +140,3 @@ class Strip(ast.NodeTransformer):
 
     def visit_Expr(self, node: ast.Expr) -> ast.Expr | None:
         return None if isinstance(node.value, ast.Constant) and isinstance(node.value.value, str) else node
-
-
-@functools.cache
-def bare(source: str) -> str:
-    """The source without comments and docstrings, in one form however it is laid out."""
-    return ast.unparse(Strip().visit(ast.parse(source)))

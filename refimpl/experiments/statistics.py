@@ -4,7 +4,6 @@ import math
 from collections.abc import Mapping, Sequence
 
 import numpy as np
-from scipy import stats
 
 CONFIDENCE = 0.95  # of intervals; tests are at 1 - CONFIDENCE
 
@@ -14,6 +13,8 @@ def interval(values: Sequence[float] | np.ndarray) -> float:
     n = len(values)
     if n < 2:
         return math.nan
+    from scipy import stats  # here, as it takes half a second, and a single seed has no interval
+
     return float(stats.t.ppf((1 + CONFIDENCE) / 2, n - 1) * np.std(values, ddof=1) / math.sqrt(n))
 
 
@@ -23,6 +24,8 @@ def paired_p(a: Sequence[float], b: Sequence[float]) -> float:
     n, mean, deviation = len(difference), np.mean(difference), np.std(difference, ddof=1)
     if deviation < 1e-12:
         return 1.0 if abs(mean) < 1e-12 else 0.0
+    from scipy import stats  # as above
+
     return float(2 * stats.t.sf(abs(mean) / (deviation / math.sqrt(n)), n - 1))
 
 

@@ -4,6 +4,7 @@ Sizes beyond those of the first cases, an L2 term, step sizes of one's own, over
 """
 
 import numpy as np
+from scipy import special
 
 from mutants.vectors import case
 from refimpl import aggregate, algorithm, attacks, graphs, layers, models, optim, released, train
@@ -163,7 +164,7 @@ MUTANTS = [
      case("attacks/alie-z-10-1")),
     ("max(z, 0)", attacks, "alie_z", lambda f: lambda n, k: max(f(n, k), 0.0), case("attacks/alie-z-4-1"),
      case("attacks/alie-z-10-1")),
-    ("Phi^-1 to ten digits", attacks, "ndtri", lambda f: lambda p: f(p) * (1 + 1e-10),
+    ("Phi^-1 to ten digits", special, "ndtri", lambda f: lambda p: f(p) * (1 + 1e-10),
      case("attacks/alie-z-100-4"), case("attacks/alie-z-101-49")),
     # --- Graphs
     ("random graphs refuse a degree of 0", graphs, "random_regular", no_degree_of_zero,
