@@ -18,7 +18,9 @@ from refimpl.algorithm import Setting
 from refimpl.attacks import ATTACKS
 from refimpl.engine import Build
 from refimpl.engine import plain as plain_engine
+from refimpl.fast import engine as fast_engine
 from refimpl.fast import parallel
+from refimpl.fast import released as fast_released
 from refimpl.fast.networks import batched
 from refimpl.related import SYSTEMS, Schedule, System
 from refimpl.released import DIFFERENCES
@@ -93,6 +95,13 @@ def schedule(text: str | related.Rounds, graph: np.ndarray, seed: int) -> Schedu
 def of_rule(name: str, in_round: tuple[str, ...], plain: bool) -> Method:
     """Algorithm 1 with a rule of RULES: plain or fast, with the differences that change the round, if any."""
     rule = RULES[name]
+    engines: dict[tuple[bool, bool], tuple[Build, str]] = {
+        (False, False): (fast_engine.engine, "refimpl.fast.engine"),
+        (False, True): (plain_engine, "refimpl.engine"),
+        (True, False): (partial(fast_released.engine, differences=in_round), "refimpl.fast.released"),
+        (True, True): (partial(released.engine, differences=in_round), "refimpl.released"),
+    }
+    engine, module = engines[bool(in_round), plain]
 
     def check(s: Setting, schedule: Schedule | None, rounds: int) -> None:
         if schedule:
@@ -108,22 +117,12 @@ def of_rule(name: str, in_round: tuple[str, ...], plain: bool) -> Method:
         rule=name,
         listens=rule.listens,
         kind="a rule that scores" if rule.scores else "a rule",
-        engine=lambda schedule: engine_of(in_round, plain),
+        engine=lambda schedule: engine,
         threads=threads_of(plain),
         check=check,
         bytes_per_round=bytes_per_round,
-        modules=(f"refimpl{'' if plain else '.fast'}.{'released' if in_round else 'engine'}",),
+        modules=(module,),
     )
-
-
-def engine_of(in_round: tuple[str, ...], plain: bool) -> Build:
-    """The engine of all rules: plain or fast, with the differences that change the round, if any."""
-    if plain:
-        return partial(released.engine, differences=in_round) if in_round else plain_engine
-    from refimpl.fast import engine as fast_engine  # here: with its scipy it takes longer than all of --help
-    from refimpl.fast import released as fast_released
-
-    return partial(fast_released.engine, differences=in_round) if in_round else fast_engine.engine
 
 
 # --- Systems ------------------------------------------------------------------------------------------------

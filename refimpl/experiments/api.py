@@ -21,7 +21,6 @@ from refimpl.experiments.atomic import make_folder
 from refimpl.experiments.registry import Entries
 from refimpl.experiments.results import RunResult
 from refimpl.experiments.tasks import TASKS
-from refimpl.fast import engine, released  # noqa: F401  # now, as fingerprint.SOURCES: a notebook lives long
 
 Choice = Iterable[Any] | Mapping[str, Any]  # of names, functions, entries
 

@@ -180,6 +180,7 @@ def parser(task: str, kind: type[Parser] = Parser) -> Parser:
     preset, script = TASKS[task], Path(sys.argv[0]).name
     epilogue = "\n".join(filter(None, (EPILOGUE.format(script=f"python {script}"), preset.note)))
     p = kind(
+        prog=script,
         usage="%(prog)s [options]",
         description=f"{preset.title}:\nrules against attacks, worst and mean test accuracy.",
         epilog=epilogue,

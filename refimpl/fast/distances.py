@@ -10,8 +10,6 @@ import math
 from collections.abc import Callable
 
 import numpy as np
-from scipy.sparse.csgraph import connected_components
-from scipy.spatial.distance import pdist, squareform
 
 from refimpl.aggregate import as_float, require_krum
 from refimpl.arrays import Array, module_of, quiet
@@ -49,7 +47,7 @@ def between(V: np.ndarray) -> np.ndarray:
     """`aggregate.squared_distances` of floats (n, d) in float64; infinite where their own dtype overflows."""
     n, d = V.shape
     # pdist would take longer to convert them.
-    D = by_products(V) if n * n * d > PRODUCTS else squareform(pdist(V.astype(np.float64), "sqeuclidean"))
+    D = by_products(V) if n * n * d > PRODUCTS else of_pairs(V.astype(np.float64), "sqeuclidean")
     most = np.finfo(V.dtype).max
     return D if D.max() <= most else or_infinite(np.where(most >= D, D, np.inf))  # larger, or NaN
 
@@ -119,7 +117,7 @@ def _about_one(V: np.ndarray) -> np.ndarray:
     """
     n, d = V.shape
     some = V[:, :: max(1, d // 256)].astype(np.float64)
-    centre = V[squareform(pdist(some)).sum(axis=0).argmin()]
+    centre = V[of_pairs(some).sum(axis=0).argmin()]
     G = np.zeros((n, n))
     for (part,) in tiles((d,), FLOATS // (8 * n)):
         C = V[:, part].astype(np.float64)
@@ -132,7 +130,7 @@ def _about_one(V: np.ndarray) -> np.ndarray:
     close[np.diag_indices(n)] = D[np.diag_indices(n)] = False
     if not close.any():
         return D
-    _, group = connected_components(close, directed=False)
+    group = linked(close)
     for k in np.flatnonzero(np.bincount(group) > 1):
         near = np.flatnonzero(group == k)
         if len(near) < n:
@@ -141,6 +139,23 @@ def _about_one(V: np.ndarray) -> np.ndarray:
             for i, j in zip(*np.nonzero(close), strict=True):
                 D[i, j] = ((V[i].astype(np.float64) - V[j]) ** 2).sum()
     return D
+
+
+def of_pairs(V: np.ndarray, metric: str = "euclidean") -> np.ndarray:
+    """The distances of all pairs of rows, (n, d) -> (n, n)."""
+    from scipy.spatial.distance import (  # here, as it takes longer to import than all of refimpl
+        pdist,
+        squareform,
+    )
+
+    return squareform(pdist(V, metric))
+
+
+def linked(close: np.ndarray) -> np.ndarray:
+    """The number of the group that each model is in, (n, n) bool -> (n,): models that are close share one."""
+    from scipy.sparse.csgraph import connected_components  # here for the same reason
+
+    return connected_components(close, directed=False)[1]
 
 
 def _closest(W: Array, score: Callable[[Array], Array]) -> Array:
