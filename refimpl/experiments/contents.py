@@ -173,10 +173,11 @@ def of_class(value: type, seen: Seen) -> Any:
     if is_installed(home(value)):
         return f"{home(value)}.{value.__qualname__}"
     methods = FunctionType | staticmethod | classmethod | property
+    not_code = ("_abc_impl", "__annotate_func__")  # the second, since Python 3.14, makes the annotations
     own = {
         key: member
         for key, member in vars(value).items()
-        if key != "_abc_impl" and (isinstance(member, methods) or not key.startswith("__"))
+        if key not in not_code and (isinstance(member, methods) or not key.startswith("__"))
     }
     return all_described([value.__qualname__, type(value), value.__bases__, own], seen)
 
