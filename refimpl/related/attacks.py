@@ -76,11 +76,15 @@ def min_sum(honest: Array) -> Array:
 
 @quiet
 def most_harmful(lies: Iterable[Array], honest: Array, outcome: Outcome) -> Array:
-    """The first of those lies that take the receiver farthest from the mean of the honest models: (d,)."""
+    """The lie that takes the receiver farthest from the mean of the honest models: (d,).
+
+    The first of those whose squared distance is within a thousandth of the largest, lest rounding decides.
+    """
     xp, tried = module_of(honest), list(lies)
     mean = xp.mean(honest, axis=0)
     harm = xp.stack([xp.sum((outcome(lie) - mean) ** 2) for lie in tried])
-    return tried[int(xp.argmax(harm))]
+    enough = xp.where(harm >= 0.999 * xp.max(harm), xp.ones_like(harm), xp.zeros_like(harm))
+    return tried[int(xp.argmax(enough))]
 
 
 def optimised_alie(honest: Array, outcome: Outcome) -> Array:
