@@ -79,7 +79,7 @@ def test_an_attack_equals_its_oracle(name, graph, rule):
 def test_a_poison_equals_its_oracle_and_leaves_its_inputs(name, sample):
     rng = np.random.default_rng(0)
     X = strategies.frozen(rng.normal(size=(5, *sample)))
-    y = strategies.frozen(rng.integers(0, 4, 5))
+    y = strategies.frozen(np.array([3, 0, 1, 2, 3]))
     found, labels = ATTACKS[name].poison(X, y, 4)
     expected = oracle_attacks.POISONS[name](X.tolist(), y.tolist(), 4)
     assert_array_equal(found, expected[0])
@@ -311,7 +311,7 @@ def test_a_backdoor_is_tested_on_triggered_rows_of_other_classes():
 
 
 def test_success_is_the_share_of_triggered_rows_that_get_the_label():
-    """Two normal workers, one that always says class 0 and one that always says 1; three rows of four want 0."""
+    """Two normal workers, one that always says class 0, one that always says 1; three rows of four want 0."""
     s = setting(rows=[4, 4, 4], attackers=[1])
     W = np.zeros((3, s.model.layout.size))
     last = s.model.layout.fields[-1].offset

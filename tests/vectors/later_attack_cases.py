@@ -95,7 +95,7 @@ def fang_below_what_grows_and_above_what_falls():
 
 @case("related")
 def fang_of_values_of_one_sign():
-    """Catches a factor that is always 2, and one that is multiplied where it must divide: lower than 1.5 is 0.5."""
+    """Catches a factor that is always 2, and multiplying by it where lower means to divide: 0.5, below 1.5."""
     honest = np.array([[1.5, -1.5, 1.5, -1.5], [2.0, -2.0, 2.0, -2.0]])
     before = honest + np.array([-1.0, -1.0, 1.0, 1.0])
     return "fang_trimmed_mean", {
