@@ -36,7 +36,7 @@ def test_a_run_keeps_dtype_and_its_inputs(rule, dtype):
     s = setting(rule=rule, optimizer="adam", step_size=lambda k, t: np.float64(0.01) / t, l2=0.1)
     test = held_out(local_data())
     s, test, W = cast(s, dtype), test._replace(X=test.X.astype(dtype)), initial().astype(dtype)
-    for array in (*s.X, *s.y, s.graph, s.attackers, *test, W):
+    for array in (*s.X, *s.y, s.graph, s.attackers, test.X, test.y, test.own, W):
         array.flags.writeable = False
     result = train.run(s, test, W, seed=0, epochs=2, engine=train.plain)
     assert result.W.dtype == dtype
