@@ -121,6 +121,8 @@ class Attack(NamedTuple):
     per_receiver: bool = False  # do they send it to one receiver, and something else to the next?
     lies: bool = True
     by_default: bool = True  # does it run where --attacks is not given?
+    poison: Callable[[np.ndarray, np.ndarray, int], tuple[np.ndarray, np.ndarray]] | None = None
+    """(samples, labels, number of classes) -> as many that an attacker trains on in their place, if it does"""
 
     def made_from(self, view: View) -> Array:
         """What the attackers send, (f, d) or (d,)."""

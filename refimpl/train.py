@@ -25,6 +25,8 @@ class HeldOut(NamedTuple):
     X: Array  # (M, ...) the whole test set
     y: Array  # (M,)
     own: Array  # (N, M) bool: which of it is worker k's own test split
+    backdoor: tuple[Array, Array] | None = None
+    """samples with a trigger, (m, ...), and the labels (m,) that attackers want for them, all of them wrong"""
 
 
 class Trained(NamedTuple):
@@ -178,9 +180,9 @@ def evaluate(s: Setting, test: HeldOut, W: Array, model: Model) -> dict[str, flo
 
     "own" is each worker on its own test split, which has the distribution that it trains for; "whole" is
     each worker on all workers' test data, which shows whether it learned from the others. The loss is the
-    mean cross-entropy over all local data, without the L2 term.
+    mean cross-entropy over all local data, without the L2 term. `backdoor_success`, if there is one.
     """
-    return summary(*scores_by_worker(s, test, W, model))
+    return summary(*scores_by_worker(s, test, W, model)) | backdoor_success(s, test, W, model)
 
 
 def summary(own: Array, whole: Array, loss: Array, finite: Array) -> dict[str, float]:
@@ -208,6 +210,16 @@ def scores_by_worker(s: Setting, test: HeldOut, W: Array, model: Model) -> tuple
     own = test.own[normal]
     accuracy = (correct & own).sum(axis=1) / own.sum(axis=1)
     return accuracy, correct.mean(axis=1), loss, xp.isfinite(W[normal]).all(axis=1)
+
+
+@quiet
+def backdoor_success(s: Setting, test: HeldOut, W: Array, model: Model) -> dict[str, float]:
+    """The share of samples with a trigger that get the attackers' label, in the mean over normal workers."""
+    if test.backdoor is None:
+        return {}
+    X, wanted = test.backdoor
+    shares = module_of(W).stack([(model.predict(W[k], X) == wanted).mean() for k in s.normal])
+    return {"backdoor_success": float(shares.mean())}
 
 
 def trust_summary(s: Setting, weights: np.ndarray) -> dict[str, float]:
@@ -268,7 +280,7 @@ def run(
             weights_at[int(epoch)] = to_host(weights)
         if t % (every * drawn.rounds) == 0 or epoch == epochs:  # in `evaluation_epochs`
             workers = scores_by_worker(s, test, result.state.W, model)
-            numbers = summary(*workers)
+            numbers = summary(*workers) | backdoor_success(s, test, result.state.W, model)
             if (weights := result.weights) is not None:
                 numbers |= trust_summary(s, to_host(weights))
             for name, value in numbers.items():

@@ -9,6 +9,19 @@ from test_port import PORT, needs_node, node
 from refimpl import vectors
 
 MISTAKES = [
+    ("plus(meanOf(honest), u, scale)", "plus(meanOf(honest), u, 30)", "gaussian-of-another-scale"),
+    ("sent: zerosLike(W[0])", "sent: [0]", "zero-has-the-length-of-a-model"),
+    ("sent: honest[0]", "sent: honest.at(-1)", "mimic-is-the-first"),
+    ("-Math.min(...factors)", "-Math.max(...factors)", "min-max-as-far-as-two-are-apart"),
+    ("if (!(R > 0)) return mean;", "", "min-max-of-equal-models"),
+    ("-Math.sqrt(Math.min(...away) / variance)", "-Math.sqrt(Math.max(...away) / variance)",
+     "min-sum-as-near-as-the-nearest"),
+    ("now[j] > then[j]", "now[j] > 0", "fang-below-what-grows-and-above-what-falls"),
+    ("edge > 0 === grows ? edge / factor : edge * factor", "edge * factor", "fang-of-values-of-one-sign"),
+    ("-epsilon / Math.max(liars, 1)", "-epsilon / heard.length", "dissensus-of-two-liars"),
+    ("-epsilon / Math.max(liars, 1)", "-epsilon / liars", "dissensus-of-nobody"),
+    ("const lowest = Math.min(...values);", "const lowest = Math.max(...values);", "sph-on-a-path"),
+    ("values[i] < lowest + 1e-6", "i === values.indexOf(lowest)", "sph-on-a-complete-graph-is-dissensus"),
     ("1 / (1 + Math.max(degree[k], degree[l]))", "1 / Math.max(degree[k], degree[l])", "metropolis-on-a-path"),
     ("columns(graph).map((column)", "graph.map((column)", "push-weights-by-columns"),
     ("nanIsLargest(-Math.abs(value))", "nanIsLargest(-value)", "top-k-of-ties"),

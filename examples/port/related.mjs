@@ -530,6 +530,83 @@ export function relatedRounds(inputs) {
   return { ...sent, weights: made.weights, W: path, memory: [...moments, ...(made.memory ?? [])] };
 }
 
+// --- Attacks ----------------------------------------------------------------------------------------------------
+
+const meanOf = (W) => columns(W).map((column) => sum(column) / W.length);
+const deviationOf = (W) => columns(minusAll(W, meanOf(W))).map((column) => Math.sqrt(squares(column) / W.length));
+const minusAll = (W, w) => W.map((row) => minus(row, w));
+
+// mean - g std, as far as two honest models are apart: the larger root of a quadratic, for the strictest of them.
+export function minMax(honest) {
+  const [mean, std] = [meanOf(honest), deviationOf(honest)];
+  const R = Math.max(...honest.flatMap((a) => honest.map((b) => distance2(a, b))));
+  if (!(R > 0)) return mean;
+  const c = squares(std);
+  const factors = minusAll(honest, mean).map((away) => {
+    const b = -sum(away.map((x, j) => x * std[j]));
+    return (b + Math.sqrt(b * b + c * (R - squares(away)))) / c;
+  });
+  return plus(mean, std, -Math.min(...factors));
+}
+
+// mean - g std, as far from the mean as the nearest honest model.
+export function minSum(honest) {
+  const mean = meanOf(honest);
+  const away = minusAll(honest, mean).map(squares);
+  const variance = sum(away) / away.length;
+  return variance > 0 ? plus(mean, deviationOf(honest), -Math.sqrt(Math.min(...away) / variance)) : mean;
+}
+
+// Below the lowest value where the mean grows, above the highest elsewhere; `signals` say how far, row by row.
+export function fangTrimmedMean(honest, before, signals, factor = 2) {
+  const [now, then] = [meanOf(honest), meanOf(before)];
+  const edges = columns(honest).map((column, j) => {
+    const grows = now[j] > then[j];
+    const edge = grows ? Math.min(...column) : Math.max(...column);
+    return [edge, edge > 0 === grows ? edge / factor : edge * factor];
+  });
+  return signals.map((row) => row.map((u, j) => edges[j][0] + u * (edges[j][1] - edges[j][0])));
+}
+
+// Against the pull of the neighbours.
+export function dissensus(receiver, heard, liars, epsilon = 1.5) {
+  const pull = minusAll(heard, receiver).reduce((a, b) => plus(a, b));
+  return plus(receiver, pull, -epsilon / Math.max(liars, 1));
+}
+
+// The eigenvalues and eigenvectors (columns) of a symmetric matrix, by Jacobi's rotations.
+function eigen(matrix) {
+  const [A, V] = [matrix.map((row) => [...row]), matrix.map((_, i) => matrix.map((_, j) => (i === j ? 1 : 0)))];
+  for (const _ of range(60)) {
+    for (const q of range(A.length)) {
+      for (const p of range(q)) {
+        if (A[p][q] === 0) continue;
+        const theta = (A[q][q] - A[p][p]) / (2 * A[p][q]);
+        const t = (theta < 0 ? -1 : 1) / (Math.abs(theta) + Math.sqrt(theta * theta + 1));
+        const [c, s] = [1 / Math.sqrt(t * t + 1), t / Math.sqrt(t * t + 1)];
+        const turn = (row) => ([row[p], row[q]] = [c * row[p] - s * row[q], s * row[p] + c * row[q]]);
+        A.forEach(turn);
+        range(A.length).forEach((k) => ([A[p][k], A[q][k]] = [c * A[p][k] - s * A[q][k], s * A[p][k] + c * A[q][k]]));
+        V.forEach(turn);
+      }
+    }
+  }
+  return { values: A.map((row, i) => row[i]), vectors: V };
+}
+
+// Along the slowest mode of the honest workers' graph. The constant vector gets the eigenvalue 2 h, the largest.
+export function spectral(honest, graph, place, liars, epsilon = 1.5) {
+  if (honest.length === 1) return honest[0];
+  const degree = graph.map((row) => row.filter(Boolean).length - 1);
+  const laplacian = graph.map((row, k) => row.map((there, l) => 2 + (k === l ? degree[k] : there ? -1 : 0)));
+  const { values, vectors } = eigen(laplacian);
+  const lowest = Math.min(...values);
+  const slow = range(values.length).filter((i) => values[i] < lowest + 1e-6);
+  const weights = vectors.map((v) => sum(slow.map((i) => vectors[place][i] * v[i])));
+  const mode = columns(honest).map((column) => sum(column.map((x, k) => weights[k] * x)));
+  return plus(honest[place], mode, (epsilon * lowest) / Math.max(liars, 1));
+}
+
 // The functions that cases name.
 export const FUNCTIONS = {
   metropolis_weights: ({ graph }) => ({ weights: metropolisWeights(graph) }),
@@ -544,5 +621,15 @@ export const FUNCTIONS = {
   clipped_gossip: ({ W, own, weights, tau }) => ({ w: clippedGossip(W, own, weights, tau) }),
   oracle_radius: ({ W, own, weights, honest }) => ({ tau: oracleRadius(W, own, weights, honest) }),
   adaptive_radius: ({ W, own, weights, f }) => ({ tau: adaptiveRadius(W, own, weights, f) }),
+  gaussian: ({ honest, signals, scale }) => ({ sent: signals.map((u) => plus(meanOf(honest), u, scale)) }),
+  zero: ({ W }) => ({ sent: zerosLike(W[0]) }),
+  mimic: ({ honest }) => ({ sent: honest[0] }),
+  min_max: ({ honest }) => ({ sent: minMax(honest) }),
+  min_sum: ({ honest }) => ({ sent: minSum(honest) }),
+  fang_trimmed_mean: ({ honest, before, signals, factor }) => ({
+    sent: fangTrimmedMean(honest, before, signals, factor),
+  }),
+  dissensus: ({ receiver, heard, liars, epsilon }) => ({ sent: dissensus(receiver, heard, liars, epsilon) }),
+  spectral: ({ honest, graph, place, liars, epsilon }) => ({ sent: spectral(honest, graph, place, liars, epsilon) }),
   mozi: ({ W, own, risks, count, alpha, empty }) => ({ w: mozi(W, own, risks, count, alpha, empty) }),
 };

@@ -13,6 +13,7 @@ from data_loaders.partition import PARTITIONS, Partition, Parts, deal, deal_and_
 from refimpl import draws, graphs, methods, models
 from refimpl.algorithm import Setting
 from refimpl.arrays import Array
+from refimpl.attacks import ATTACKS, Attack
 from refimpl.experiments.config import Config
 from refimpl.methods import Method
 from refimpl.train import HeldOut
@@ -147,6 +148,8 @@ def build(config: Config, data_dir: str | None = None, xp: ModuleType = np) -> t
     if not 0 <= c.liars < c.workers:
         raise ValueError(f"one worker must be normal, got {c.liars} attackers of {c.workers} workers")
     X, y, test = local_data(c, data_dir)
+    attackers = draws.attackers(c.workers, c.liars, draws.stream(c.seed, "attackers"))
+    X, y, backdoor = poisoned(X, y, test, attackers, ATTACKS[c.attack])
     if c.batch_size > (rows := sum(map(len, y))):
         raise ValueError(f"there are {rows} rows to train on in all, got a batch of {c.batch_size}")
     setting = Setting(
@@ -156,7 +159,7 @@ def build(config: Config, data_dir: str | None = None, xp: ModuleType = np) -> t
         graph=graphs.build(c.graph, c.workers, draws.stream(c.seed, "graph"))
         if isinstance(c.graph, str)
         else graphs.from_edges(c.workers, c.graph),
-        attackers=draws.attackers(c.workers, c.liars, draws.stream(c.seed, "attackers")),
+        attackers=attackers,
         rule=method.rule,
         attack=c.attack,
         risk=c.risk,
@@ -167,7 +170,28 @@ def build(config: Config, data_dir: str | None = None, xp: ModuleType = np) -> t
     )
     W = draws.initial(model.layout, c.workers, draws.stream(c.seed, "init"))
     held_out = HeldOut(*map(xp.asarray, (test.X.astype(c.dtype, copy=False), test.y, test.own)))
+    if backdoor:
+        triggered, wanted = backdoor
+        held_out = held_out._replace(backdoor=(xp.asarray(triggered.astype(c.dtype)), xp.asarray(wanted)))
     return setting, held_out, xp.asarray(W.astype(c.dtype))
+
+
+def poisoned(
+    X: Parts, y: Parts, test: HeldOut, attackers: np.ndarray, attack: Attack
+) -> tuple[Parts, Parts, tuple[np.ndarray, np.ndarray] | None]:
+    """The rows of each worker, the attackers' poisoned if the attack does that, and the backdoor of `HeldOut`.
+
+    Its samples are the test rows that the same poison changes, and gives a wrong label.
+    """
+    if not attack.poison:
+        return X, y, None
+    classes = 1 + max(int(labels.max()) for labels in y if len(labels))
+    X, y = list(X), list(y)
+    for k in attackers:
+        X[k], y[k] = attack.poison(X[k], y[k], classes)
+    triggered, wanted = attack.poison(test.X, test.y, classes)
+    changed = (triggered != test.X).any(axis=tuple(range(1, test.X.ndim))) & (wanted != test.y)
+    return X, y, (triggered[changed], wanted[changed]) if changed.any() else None
 
 
 def method_of(c: Config) -> Method:

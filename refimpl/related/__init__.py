@@ -9,6 +9,7 @@
     schedules.py     graphs that change from round to round: the table SCHEDULES
     requirements.py  what systems require of a run
     costs.py         bytes that they send
+    attacks.py       the attacks of other papers: more of the table ATTACKS
     knowledge.py     what attackers may know besides models: more of the table KNOWLEDGE
 
 Each system is a round in the form of `algorithm.round_`, worker by worker and from one snapshot: (setting,
@@ -29,7 +30,7 @@ they go on from their own local step.
 "Step-then-mix": everyone steps, sends the result, and combines what it hears (so does Algorithm 1).
 """
 
-from refimpl.related import knowledge, schedules
+from refimpl.related import attacks, knowledge, schedules
 from refimpl.related.mixing import metropolis_weights, push_weights, uniform_weights
 from refimpl.related.rounds import SystemRound
 from refimpl.related.schedules import Rounds, Schedule
@@ -42,6 +43,7 @@ __all__ = [
     "Schedule",
     "System",
     "SystemRound",
+    "attacks",
     "bytes_per_round",
     "check",
     "diminishing",

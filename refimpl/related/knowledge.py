@@ -20,6 +20,11 @@ def receiver_model(view: View) -> Array:
     return view.honest[int(np.searchsorted(view.workers, view.receiver))]
 
 
+def models_before(view: View) -> Array:
+    """The models with which the normal workers began the round, (h, d)."""
+    return view.before.W[module_of(view.honest).asarray(view.workers)]
+
+
 def heard(view: View) -> Array:
     """The honest models that the receiver hears, its own included, (m, d), in ascending order."""
     hears = view.s.graph[view.receiver][view.workers]
@@ -76,14 +81,16 @@ KNOWLEDGE |= {
     "gradient": Known(gradient_of, "the receiver's data"),
     "own_risk": Known(own_risk, "its own data"),
     "outcome": Known(outcome, "the rule and the receiver's data"),
-    "before": Known(lambda view: view.before.W[view.workers], "the models before the round"),
+    "before": Known(models_before, "the models before the round"),
+    "start": Known(lambda view: view.before.W[view.receiver], "the receiver's model before the round"),
     "round": Known(lambda view: view.before.t + 1, ""),
     "place": Known(lambda view: view.receiver, ""),
     "workers": Known(lambda view: view.workers, ""),
     "graph": Known(lambda view: view.s.graph, "who hears whom"),
     "layout": Known(lambda view: view.s.model.layout, ""),
+    "zeros": Known(lambda view: module_of(view.own).zeros_like(view.own[0]), ""),
 }
-MODELS = {"own", "attackers", "honest", "signals", "counts"}  # what the paper's attacks know
+MODELS = {"own", "attackers", "honest", "signals", "counts", "zeros"}  # all that is made of models
 
 
 def require_models(attack: str) -> None:

@@ -10,6 +10,7 @@ import argparse
 from pathlib import Path
 
 import attack_and_graph_cases  # noqa: F401
+import later_attack_cases  # noqa: F401
 import later_network_cases  # noqa: F401
 import later_related_cases  # noqa: F401
 import later_related_round_cases  # noqa: F401

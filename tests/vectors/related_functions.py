@@ -5,7 +5,8 @@ import itertools
 import numpy as np
 
 from refimpl import algorithm
-from refimpl.related import mixing, rules, systems
+from refimpl.attacks import ATTACKS, View
+from refimpl.related import attacks, mixing, rules, systems
 
 
 def steps_of(lr):
@@ -51,6 +52,11 @@ def related_rounds(
     return outputs | {"W": np.stack(path)} | ({"memory": state.memory} if len(state.memory) else {})
 
 
+def sent_by(name, own, honest):
+    """What an attack makes of models alone."""
+    return ATTACKS[name].made_from(View(None, None, None, own, honest, None, None))
+
+
 FUNCTIONS = {
     "metropolis_weights": lambda graph: {"weights": mixing.metropolis_weights(graph)},
     "push_weights": lambda graph: {"weights": mixing.push_weights(graph)},
@@ -67,11 +73,20 @@ FUNCTIONS = {
     "oracle_radius": lambda W, own, weights, honest: {"tau": rules.oracle_radius(W, own, weights, honest)},
     "adaptive_radius": lambda W, own, weights, f: {"tau": rules.adaptive_radius(W, own, weights, f)},
     "mozi": lambda W, own, risks, count, alpha, empty: {"w": rules.mozi(W, own, risks, count, alpha, empty)},
+    "gaussian": lambda honest, signals, scale: {"sent": attacks.gaussian(honest, signals, scale)},
+    "zero": lambda W: {"sent": sent_by("zero", W, W)},
+    "mimic": lambda honest: {"sent": sent_by("mimic", honest, honest)},
+    "min_max": lambda honest: {"sent": attacks.min_max(honest)},
+    "min_sum": lambda honest: {"sent": attacks.min_sum(honest)},
+    "fang_trimmed_mean": lambda **given: {"sent": attacks.fang_trimmed_mean(**given)},
+    "dissensus": lambda **given: {"sent": attacks.dissensus(**given)},
+    "spectral": lambda **given: {"sent": attacks.spectral(**given)},
     "related_rounds": related_rounds,
 }
 _ONE_STEP = {"rtol": 1e-12, "atol": 1e-14}
 TOLERANCES = dict.fromkeys(FUNCTIONS, _ONE_STEP) | {
     "geometric_median": {"rtol": 1e-9, "atol": 1e-11},
+    "spectral": {"rtol": 1e-9, "atol": 1e-11},
     "related_rounds": {"rtol": 1e-9, "atol": 1e-11},
 }
 
