@@ -1,22 +1,22 @@
 """Attacks that know Eq. (6): their lies pass its filter, or take its weights.
 
-Eq. (6) asks one thing of a message m: r_k(m) <= r_k(w_k). These attackers know the receiver's model w_k, and most
-of them its data, so they can ask it themselves before they send. What they say is for one receiver at a time.
+Eq. (6) asks one thing of a message m: r_k(m) <= r_k(w_k). These attackers know the receiver's model w_k, and
+most of them its data, so they can ask it themselves before they send. A lie is for one receiver at a time.
 
-*A margin.* A lie whose risk is all but that of w_k passes or not by rounding, in one engine and not in another. So
-attacks here stay a little below: r_k(m) <= (1 - e) r_k(w_k), e the square root of the machine's precision, about
-1.5e-8 in float64. Where nothing passes, they send w_k itself, whose risk is equal to the bit: an echo.
+*A margin.* A lie whose risk is all but that of w_k passes or not by rounding, in one engine and not in another.
+So attacks here stay a little below: r_k(m) <= (1 - e) r_k(w_k), e the square root of the machine's precision,
+about 1.5e-8 in float64. Where nothing passes, they send w_k itself, whose risk is equal to the bit: an echo.
 
-*What Theorem 1 says of them.* Where r_k is convex, no message makes the receiver worse, these included: Jensen's
-inequality holds for whatever passes. All harm is of two kinds that it leaves open: mixtures of networks, whose
-risk is above that of all their parts (slip 10 of docs/AUDIT.md), and r_k itself, which says nothing of rows on
-which the receiver does not score: the fewer these are, as with `--risk batch`, the more.
+*What Theorem 1 says of them.* Where r_k is convex, no message makes the receiver worse, these included, as
+Jensen's inequality holds for whatever passes. It leaves open two kinds of harm: mixtures of networks, whose risk
+is above that of all their parts (slip 10 of docs/AUDIT.md), and harm on rows on which the receiver does not
+score. With `--risk batch` these are nearly all.
 
-*Earlier work.* In stored text (searched in November 2026) we found no attack on weights by inverse risk. Nearest
-is: attacks that search for the largest lie which a given rule still accepts, for Krum and the trimmed mean (Fang
-et al. 2020, Shejwalkar and Houmansadr 2021; both seen as code only), and an attack named "echo" on the privacy of
-decentralised learning (Pasquini et al. 2023, arXiv 2205.08443: its abstract and the names in its code were seen).
-That is no claim of priority.
+*Earlier work.* In stored text (searched in November 2026) we found no attack on weights by inverse risk.
+Nearest are attacks that search for the largest lie which a given rule still accepts, Krum or the trimmed mean
+(Fang et al. 2020, Shejwalkar and Houmansadr 2021; both seen as code only), and an attack named "echo" on the
+privacy of decentralised learning (Pasquini et al. 2023, arXiv 2205.08443; its abstract was seen, and the name
+in the README of its code). This is no claim of priority.
 """
 
 from collections.abc import Callable
@@ -39,10 +39,10 @@ def below(risk: Array, dtype: np.dtype) -> Array:
 
 
 def farthest(w: Array, goal: Array, risk: Risk, limit: Array) -> Array:
-    """The point nearest to `goal` on the way there from w, (d,), that was found to have a risk within the limit.
+    """The point nearest to `goal`, on the way there from w, that was found to be within the limit: (d,).
 
-    By bisection. If the risk rises along the way, that is where it meets the limit, to 1/256 of the way; else it
-    is one of the points where it does. w itself if none is found.
+    By bisection. If the risk rises along the way, that is where it meets the limit, to 1/256 of the way; else
+    it is one of the points where it does. w itself if none is found.
     """
     if risk(goal) <= limit:
         return goal
@@ -56,8 +56,8 @@ def farthest(w: Array, goal: Array, risk: Risk, limit: Array) -> Array:
 def descended(w: Array, risk: Risk, gradient: Gradient, limit: Array, share: float = 1.0) -> Array:
     """w after gradient steps until its risk is within the limit, at most STEPS of them: (d,).
 
-    A step goes where the tangent is down by `share` of the risk; with 1 it is Polyak's for a risk whose least value
-    is 0. One that does not lower the risk is taken back, and the next is half as long.
+    A step goes where the tangent is down by `share` of the risk; with 1 it is Polyak's, for a risk whose least
+    value is 0. One that does not lower the risk is taken back, and the next is half as long.
     """
     r, g = risk(w), gradient(w)
     for _ in range(STEPS):
@@ -79,8 +79,8 @@ def descended(w: Array, risk: Risk, gradient: Gradient, limit: Array, share: flo
 def echo(receiver: Array) -> Array:
     """The receiver's own model, (d,).
 
-    Its risk is equal, so it passes, with the weight of the receiver's own: where nobody else passes, f liars have
-    f / (f + 1) of the weight, and change nothing; what honest models would have had is divided by up to f + 1.
+    Its risk is equal, so it passes, with the weight of the receiver's own: where nobody else passes, f liars
+    have f / (f + 1) of the weight, and change nothing; honest models that pass get less of it.
     """
     return receiver
 
@@ -96,9 +96,9 @@ def boundary(receiver: Array, risk: Risk) -> Array:
 def fitted(receiver: Array, risk: Risk, gradient: Gradient, share: float = 1.0) -> Array:
     """The receiver's model, fitted to its data, then as far towards minus that model as `share` allows: (d,).
 
-    Its risk is at most this share of the receiver's if the steps were enough, else what they have come to. Fitting
-    to half of that makes room for harm. With a small share it is a capture: f liars get f / (f + share) of the
-    weight, for three of them and 1/100 more than 0.99.
+    Its risk is at most this share of the receiver's if the steps were enough, else what they have come to.
+    Fitting to half of that makes room for harm. With a small share it is a capture: where nobody else passes, f
+    liars get f / (f + share) of the weight at least, for three of them and 1/100 more than 0.99.
     """
     limit = below(share * risk(receiver), receiver.dtype)
     w = descended(receiver, risk, gradient, limit / 2)
@@ -113,8 +113,8 @@ def capture(receiver: Array, risk: Risk, gradient: Gradient) -> Array:
 def permuted(receiver: Array, counts: tuple[int, int], layout: Layout, risk: Risk, gradient: Gradient) -> Array:
     """The receiver's network with its hidden units exchanged, (f, d): attacker i turns them by i + 1 places.
 
-    The same network, so the same risk up to rounding; the mean of several is another one, in which all units are
-    alike. A step that lowers the risk by little more than the margin, if there is one, makes it pass.
+    The same network, so the same risk up to rounding; the mean of several is another one, whose units are all
+    alike in the end. A step that lowers the risk by little more than the margin makes it pass.
     """
     xp, margin = module_of(receiver), float(np.finfo(receiver.dtype).eps) ** 0.5
     w = descended(receiver, risk, gradient, below(risk(receiver), receiver.dtype), 4 * margin)
@@ -122,7 +122,7 @@ def permuted(receiver: Array, counts: tuple[int, int], layout: Layout, risk: Ris
 
 
 def turned(w: Array, layout: Layout, places: int) -> Array:
-    """The network with the units of its last hidden layer turned by so many places; w if it has no such layer."""
+    """The network with the units of its last hidden layer turned by so many places; w if none are hidden."""
     w, xp = w.copy(), module_of(w)
     if len(layout.fields) >= 4:
         tensors = layout.views(w)
@@ -132,7 +132,7 @@ def turned(w: Array, layout: Layout, places: int) -> Array:
 
 
 def patient(attack: Attack, last: int) -> Attack:
-    """An entry for attackers that are honest up to and including round `last`, and then lie as in this attack."""
+    """An entry for attackers that are honest up to round `last`, that one included, and then attack so."""
 
     def send(own: Array, round_: int, *known: Array) -> Array:
         return own if round_ <= last else attack.send(*known)
@@ -146,7 +146,9 @@ def patient(attack: Attack, last: int) -> Attack:
     )
 
 
-def entry(send: Callable[..., Array], about: str, label: str, knows: tuple[str, ...], one: bool = True) -> Attack:
+def entry(
+    send: Callable[..., Array], about: str, label: str, knows: tuple[str, ...], one: bool = True
+) -> Attack:
     """The entry of an attack of this file."""
     return Attack(send, about, "ours", label, knows, one_message=one, per_receiver=True, by_default=False)
 
