@@ -8,9 +8,9 @@ So attacks here stay a little below: r_k(m) <= (1 - e) r_k(w_k), e the square ro
 about 1.5e-8 in float64. Where nothing passes, they send w_k itself, whose risk is equal to the bit: an echo.
 
 *What Theorem 1 says of them.* Where r_k is convex, no message makes the receiver worse, these included, as
-Jensen's inequality holds for whatever passes. It leaves open two kinds of harm: mixtures of networks, whose risk
-is above that of all their parts (slip 10 of docs/AUDIT.md), and harm on rows on which the receiver does not
-score. With `--risk batch` these are nearly all.
+Jensen's inequality holds for whatever passes. It leaves open two kinds of harm: mixtures of networks, whose
+risk is above that of all their parts (slip 10 of docs/AUDIT.md), and harm on rows on which the receiver does
+not score. With `--risk batch` these are nearly all.
 
 *Earlier work.* In stored text (searched in November 2026) we found no attack on weights by inverse risk.
 Nearest are attacks that search for the largest lie which a given rule still accepts, Krum or the trimmed mean

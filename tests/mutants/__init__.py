@@ -5,9 +5,9 @@ wrong one, the tests that kill it ...). Only public names and entries of tables 
 
 A file per room: `specification` (with train and released), `fast`, `related`, `tailored`, `experiments` (with
 draws and partitions), `audit`; `vectors`, `later_vectors` and `related_vectors` hold what a wrong port may do,
-and the cases of the test vectors that notice; `common` what all are written with. A mistake that the audit knows
-is taken from its variants, by its name (`known`). To add one: write the mistake and name the tests
-that should notice it; if there are none, write one.
+and the cases of the test vectors that notice; `common` what all are written with. A mistake that the audit
+knows is taken from its variants, by its name (`known`). To add one: write the mistake and name the tests that
+should notice it; if there are none, write one.
 """
 
 from typing import Any, NamedTuple
