@@ -11,6 +11,7 @@ from refimpl import draws, graphs, models, train
 from refimpl.algorithm import Setting
 from refimpl.attacks import ATTACKS, Attack, View
 
+PAPERS = list(oracles.ATTACKS)  # the paper's attacks; those of other papers: test_related_attacks.py
 SIZES = (3, 4, 2)
 ROWS = [7, 4, 9, 5, 8, 4, 6]  # ragged on purpose, and fewer than a batch
 MODEL = models.mlp(SIZES)

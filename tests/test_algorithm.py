@@ -10,6 +10,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from problems import (
     GRAPHS,
     MODEL,
+    PAPERS,
     SIZES,
     after,
     cast,
@@ -21,7 +22,7 @@ from problems import (
     setting,
 )
 
-from refimpl import aggregate, algorithm, attacks, draws, models, train
+from refimpl import aggregate, algorithm, draws, models, train
 from refimpl.aggregate import RULES
 from refimpl.attacks import ATTACKS, KNOWLEDGE, View
 from refimpl.experiments import cli, tasks
@@ -310,7 +311,7 @@ def check_small(**options):
     assert_allclose(after(s, 4).state.W, expected, rtol=1e-9, atol=1e-12)
 
 
-@pytest.mark.parametrize("attack", attacks.ATTACKS)
+@pytest.mark.parametrize("attack", PAPERS)
 @pytest.mark.parametrize("rule", RULES)
 def test_rounds_equal_the_scalar_algorithm_on_the_complete_graph(rule, attack):
     check_small(rule=rule, attack=attack, attackers=[1, 4])
@@ -349,7 +350,7 @@ def spambase_setting():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("attack", attacks.ATTACKS)
+@pytest.mark.parametrize("attack", PAPERS)
 @pytest.mark.parametrize("rule", RULES)
 def test_twenty_rounds_of_spambase_equal_the_scalar_algorithm(rule, attack):
     s, W = spambase_setting()

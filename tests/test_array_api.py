@@ -8,7 +8,7 @@ from functools import partial
 
 import numpy as np
 import pytest
-from problems import sent_by
+from problems import PAPERS, sent_by
 
 from refimpl import arrays
 from refimpl.aggregate import RULES, combine
@@ -68,7 +68,7 @@ def test_weights(library, name, dtype):
 
 
 @dtypes
-@pytest.mark.parametrize("name", ATTACKS)
+@pytest.mark.parametrize("name", PAPERS)
 def test_attacks(library, name, dtype):
     own, honest, signals = (normal(n, 40, dtype=dtype, seed=i) for i, n in enumerate((3, 7, 3)))
     assert_same(library, partial(sent_by, ATTACKS[name]), own, honest, signals)

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from numpy.testing import assert_allclose, assert_array_equal
-from problems import sends, sent_by
+from problems import PAPERS, sends, sent_by
 
 from refimpl import algorithm, attacks, draws, graphs
 from refimpl.algorithm import Setting
@@ -170,7 +170,7 @@ def evidence(gaps, bound, most):
 
 
 @pytest.mark.parametrize("graph", GRAPHS)
-@pytest.mark.parametrize("attack", attacks.ATTACKS)
+@pytest.mark.parametrize("attack", PAPERS)
 @pytest.mark.parametrize("rule", ["adaptive", "average", "median", "inverse-risk"])
 def test_islands_are_independent_repetitions(rule, attack, graph):
     """One island of three is Algorithm 1 alone, with the paper's attack and its share of the draws."""
@@ -217,7 +217,7 @@ TOYS = {
 
 @pytest.mark.parametrize("toy", TOYS)
 @pytest.mark.parametrize("graph", GRAPHS)
-@pytest.mark.parametrize("attack", attacks.ATTACKS)
+@pytest.mark.parametrize("attack", PAPERS)
 @pytest.mark.slow
 def test_theorem_1(attack, graph, toy):
     """Every normal worker's average gap is below mu L M / 2m, with none to all but one of six adversarial.

@@ -13,7 +13,7 @@ import launches
 import numpy as np
 import pytest
 from on_device import TOLERANCES, moved
-from problems import sent_by
+from problems import PAPERS, sent_by
 
 from data_loaders import Dataset
 from refimpl import aggregate, algorithm, arrays, attacks, draws, graphs, layers, models, optim, released, train
@@ -108,7 +108,7 @@ def test_weights(name, dtype, xp):
 
 
 @dtypes
-@pytest.mark.parametrize("name", attacks.ATTACKS)
+@pytest.mark.parametrize("name", PAPERS)
 def test_attacks(name, dtype, xp):
     own, honest, signals = (normal(n, 40, dtype=dtype, seed=i) for i, n in enumerate((3, 7, 3)))
     assert_same(xp, functools.partial(sent_by, attacks.ATTACKS[name]), own, honest, signals)

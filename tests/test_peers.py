@@ -5,11 +5,10 @@ import threading
 
 import numpy as np
 import pytest
-from problems import GRAPHS, after, cast, diminishing, initial, setting
+from problems import GRAPHS, PAPERS, after, cast, diminishing, initial, setting
 
 from refimpl import algorithm, graphs, peers, train
 from refimpl.aggregate import RULES
-from refimpl.attacks import ATTACKS
 
 ROWS = [7, 4, 9, 5, 8, 4, 6, 5, 7, 6]  # of ten workers
 
@@ -18,7 +17,7 @@ def cases():
     """(name, options of a setting): every rule against every attack, on the complete graph and a sparse one."""
     sparse = graphs.random_regular(10, 4, np.random.default_rng(1))
     for (where, graph), rule, attack in itertools.product(
-        {"complete": graphs.complete(10), "sparse": sparse}.items(), RULES, ATTACKS
+        {"complete": graphs.complete(10), "sparse": sparse}.items(), RULES, PAPERS
     ):
         liars = [2, 7, 8] if where == "complete" else [2]
         options = {"graph": graph, "attackers": liars, "rule": rule, "attack": attack}
@@ -87,7 +86,7 @@ def by_threads(s, W, count, processes, hear="all"):
 
 
 @pytest.mark.parametrize("processes", [10, 4])
-@pytest.mark.parametrize("attack", ATTACKS)
+@pytest.mark.parametrize("attack", PAPERS)
 @pytest.mark.slow
 def test_processes_compute_what_one_does(attack, processes):
     for name, options in cases():

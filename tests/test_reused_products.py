@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
-from problems import cast
+from problems import PAPERS, cast
 from test_engine import assert_same_runs, data, draws_of, hostile, largest
 
 from refimpl import algorithm, draws, graphs, models, train
@@ -46,7 +46,7 @@ def initial(s):
     return draws.initial(s.model.layout, len(s.graph), draws.stream(0, "init")).astype(s.X[0].dtype)
 
 
-@pytest.mark.parametrize("attack", ATTACKS)
+@pytest.mark.parametrize("attack", PAPERS)
 @pytest.mark.parametrize("rule", ["adaptive", "inverse-risk"])
 @pytest.mark.parametrize("model", MODELS)
 def test_carried_rounds_are_the_specifications(model, rule, attack):

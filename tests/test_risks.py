@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
-from problems import cast
+from problems import PAPERS, cast
 from test_engine import GRAPHS, MODELS, assert_same_rounds, data, hostile, initial, setting
 
 from refimpl import algorithm, graphs
@@ -67,7 +67,7 @@ def test_whoever_passes_has_its_risk_and_no_other_is_trusted(seed, dtype):
     assert (r == its_own)[equal & np.isfinite(mine)].all()
 
 
-@pytest.mark.parametrize("attack", [*ATTACKS, "NaN"])
+@pytest.mark.parametrize("attack", [*PAPERS, "NaN"])
 @pytest.mark.parametrize("risk", ["local", "batch"])
 @pytest.mark.parametrize("model", ["mlp", "cnn"])
 def test_rounds_in_stages_are_the_specifications(model, risk, attack):

@@ -9,13 +9,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from problems import apart, local_data
+from problems import PAPERS, apart, local_data
 
 import refimpl
 from refimpl import arrays, draws, graphs, models, released, train
 from refimpl.aggregate import RULES
 from refimpl.algorithm import Setting
-from refimpl.attacks import ATTACKS
 from refimpl.optim import OPTIMIZERS
 
 PACKAGE = Path(refimpl.__file__).parent
@@ -161,7 +160,7 @@ def released_run(name):
 def all_plain_runs(file_of_edges):
     for rule in RULES:
         plain_run(rule=rule)
-    for attack in ATTACKS:
+    for attack in PAPERS:
         plain_run(attack=attack)
     for graph in (*graphs.GRAPHS, "regular:6"):
         plain_run(graph=graph)

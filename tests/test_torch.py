@@ -10,8 +10,9 @@ import itertools
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
+from problems import PAPERS
 
-from refimpl import aggregate, attacks, draws, layers, models, train
+from refimpl import aggregate, draws, layers, models, train
 from refimpl.experiments import cli, tasks
 from refimpl.experiments.options import parser
 
@@ -282,7 +283,7 @@ def check_twenty_rounds(options, **changes):
     assert np.abs(result - W).max() > 0.01  # they did learn something
 
 
-@pytest.mark.parametrize("attack", attacks.ATTACKS)
+@pytest.mark.parametrize("attack", PAPERS)
 @pytest.mark.parametrize("rule", aggregate.RULES)
 def test_twenty_rounds_of_spambase(rule, attack):
     check_twenty_rounds(f"--rules {rule} --attacks {attack}")

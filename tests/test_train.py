@@ -8,9 +8,22 @@ import tracemalloc
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
-from problems import GRAPHS, MODEL, after, apart, cast, held_out, initial, local_data, run, sends, setting
+from problems import (
+    GRAPHS,
+    MODEL,
+    PAPERS,
+    after,
+    apart,
+    cast,
+    held_out,
+    initial,
+    local_data,
+    run,
+    sends,
+    setting,
+)
 
-from refimpl import aggregate, attacks, draws, graphs, released, train
+from refimpl import aggregate, draws, graphs, released, train
 from refimpl.fast import engine as fast
 from refimpl.fast import released as fast_released
 
@@ -39,8 +52,8 @@ def test_the_same_seed_gives_the_same_run_and_another_gives_another():
 
 def test_an_attack_changes_neither_batches_nor_initial_values():
     """Under `local` no message matters, so every attack leaves all workers where they were."""
-    W = {attack: after(setting(rule="local", attack=attack), 5).state.W for attack in attacks.ATTACKS}
-    for attack in attacks.ATTACKS:
+    W = {attack: after(setting(rule="local", attack=attack), 5).state.W for attack in PAPERS}
+    for attack in PAPERS:
         assert_array_equal(W[attack], W["none"])
 
 
@@ -94,7 +107,7 @@ def test_average_goes_on_and_reports_what_it_lost():
     assert np.isnan(result.history["mean_loss"]).all()
 
 
-@pytest.mark.parametrize("attack", attacks.ATTACKS)
+@pytest.mark.parametrize("attack", PAPERS)
 def test_all_but_one_may_be_attackers(attack):
     loss = run(setting(attack=attack, attackers=[0, 1, 2, 4, 5, 6]), 3).history["highest_loss"]
     assert np.isfinite(loss).all()
