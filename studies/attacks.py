@@ -116,6 +116,13 @@ def run(task: str, folder: Path, jobs: int) -> None:
 # --- CSV -> text --------------------------------------------------------------------------------------------
 
 
+def kept(path: Path = CSV) -> Results:
+    """The runs of the CSV, without seeds that adaptive was not attacked with, as others are compared to it."""
+    found = read(path)
+    seeds_of = {(r.config.task, r.config.seed) for r in found if r.config.rule == "adaptive" and r.config.liars}
+    return [run for run in found if (run.config.task, run.config.seed) in seeds_of]
+
+
 def chosen(results: Results, column: tuple[str, str], attack: str, F: int) -> Results:
     """The runs of a rule with a risk under an attack with F liars, 0 for no attack."""
     rule, risk = column
@@ -165,7 +172,9 @@ def verdict(results: Results) -> str:
         for attack, by_F in broken.items():
             fall, F = max((fall, F) for F, fall in by_F.items())
             worst.append(f"`{attack}` ({fall:.2f} with F = {F})")
-        text = f"**{words}** `adaptive` is nowhere more than {CLOSE} below `local` under {listed(held)}"
+        tried = ", ".join(str(F) for F in sorted({F for by_F in found.values() for F in by_F}))
+        text = f"**{words}** (F = {tried} of 10), `adaptive` is nowhere more than {CLOSE} below `local`"
+        text += f" under {listed(held)}"
         text += f"; it falls below it under {', '.join(worst)}." if worst else "."
         said += [text] if found else []
     return "\n\n".join(said)
@@ -227,11 +236,10 @@ def seeds(results: Results) -> str:
     return several(low, "seed") if low == high else f"{low} to {high} seeds"
 
 
-def show(path: Path = CSV, page: Path = PAGE) -> None:
-    """Writes the blocks."""
-    found = read(path)
-    spambase = [run for run in found if run.config.task == "spambase"]
-    write_blocks(page, {"verdict": verdict(spambase), "tables": section(found)})
+def blocks() -> dict[str, str]:
+    """The blocks of the page."""
+    spambase = [run for run in kept() if run.config.task == "spambase"]
+    return {"verdict": verdict(spambase), "tables": section(kept())}
 
 
 # --- CSV -> picture -----------------------------------------------------------------------------------------
@@ -288,7 +296,7 @@ def main(argv: list[str] | None = None) -> int:
         elif options.command == "collect":
             print(f"{systems.collect(options.folders, CSV)} runs in {CSV}")
         else:
-            show()
+            write_blocks(PAGE, blocks())
     except ValueError as error:
         parser.error(reason(error))
     return 0

@@ -274,7 +274,7 @@ PICTURES = {
     "cooperation": Picture(
         lambda path: cooperation.draw(read(cooperation.CSV), path), files("cooperation.csv")
     ),
-    "attacks": Picture(lambda path: attacks.draw(read(attacks.CSV), path), files("attacks.csv")),
+    "attacks": Picture(lambda path: attacks.draw(attacks.kept(), path), files("attacks.csv")),
     **{f"systems_{task}": systems_of(task) for task in ("spambase", "har", "mnist")},
     "scale": Picture(scale, lambda: [read_block(scale_page(), "scale")]),
     "convex_toy": Picture(

@@ -12,6 +12,7 @@ from blocks import read_block
 from some_results import result
 
 from refimpl.attacks import ATTACKS
+from refimpl.experiments.results import as_csv
 
 
 def run(rule, attack, seed, worst, F, risk="local", **numbers):
@@ -66,10 +67,14 @@ def test_what_is_kept_is_not_run_again():
 
 def test_the_page_says_what_the_csv_says():
     """After `collect`, `show` has been run."""
-    kept = attacks.read(attacks.CSV)
-    spambase = [run for run in kept if run.config.task == "spambase"]
-    assert read_block(attacks.PAGE, "tables") == attacks.section(kept).strip("\n")
-    assert read_block(attacks.PAGE, "verdict") == attacks.verdict(spambase).strip("\n")
+    for name, text in attacks.blocks().items():
+        assert read_block(attacks.PAGE, name) == text.strip("\n")
+
+
+def test_seeds_that_adaptive_was_not_attacked_with_are_left_out(tmp_path):
+    more = [*RUNS, run("local", "sign-flip", 2, 0.1, 3), run("adaptive", "none", 2, 0.1, 3)]
+    (tmp_path / "runs.csv").write_text(as_csv(more), encoding="utf-8")
+    assert {run.config.seed for run in attacks.kept(tmp_path / "runs.csv")} == {0, 1}
 
 
 def test_the_picture_is_a_picture(tmp_path):
