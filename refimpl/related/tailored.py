@@ -140,7 +140,7 @@ def patient(attack: Attack, last: int) -> Attack:
     return attack._replace(
         send=send,
         about=f"{attack.about}; honest up to round {last}",
-        label=f"patient {attack.label}",
+        label=f"patient-{attack.label}",
         knows=("own", "round", *attack.knows),
         one_message=False,
     )
@@ -164,13 +164,13 @@ ATTACKS |= {
     "boundary-own": entry(
         boundary,
         "the same, judged by the attackers' own data",
-        "boundary, own data",
+        "boundary-own",
         ("receiver", "own_risk"),
     ),
     "boundary-fitted": entry(
         fitted,
         "the same, after fitting the receiver's model to its data",
-        "boundary, fitted",
+        "boundary-fitted",
         ("receiver", "risk", "gradient"),
     ),
     "capture": entry(
