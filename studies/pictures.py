@@ -20,6 +20,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import attacks
 import claims
 import cooperation
 import numpy as np
@@ -273,6 +274,7 @@ PICTURES = {
     "cooperation": Picture(
         lambda path: cooperation.draw(read(cooperation.CSV), path), files("cooperation.csv")
     ),
+    "attacks": Picture(lambda path: attacks.draw(attacks.kept(), path), files("attacks.csv")),
     **{f"systems_{task}": systems_of(task) for task in ("spambase", "har", "mnist")},
     "scale": Picture(scale, lambda: [read_block(scale_page(), "scale")]),
     "convex_toy": Picture(

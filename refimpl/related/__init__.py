@@ -11,6 +11,7 @@
     costs.py         bytes that they send
     attacks.py       the attacks of other papers: more of the table ATTACKS
     knowledge.py     what attackers may know besides models: more of the table KNOWLEDGE
+    tailored.py      attacks that know Eq. (6): more of the table ATTACKS
 
 Each system is a round in the form of `algorithm.round_`, worker by worker and from one snapshot: (setting,
 state, batch, signals) -> SystemRound with the next `state`, the `weights` if it weighs, and all that is `sent`.
@@ -30,7 +31,7 @@ they go on from their own local step.
 "Step-then-mix": everyone steps, sends the result, and combines what it hears (so does Algorithm 1).
 """
 
-from refimpl.related import attacks, knowledge, schedules
+from refimpl.related import attacks, knowledge, schedules, tailored
 from refimpl.related.mixing import metropolis_weights, push_weights, uniform_weights
 from refimpl.related.rounds import SystemRound
 from refimpl.related.schedules import Rounds, Schedule
@@ -52,5 +53,6 @@ __all__ = [
     "metropolis_weights",
     "push_weights",
     "schedules",
+    "tailored",
     "uniform_weights",
 ]

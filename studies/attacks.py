@@ -1,0 +1,306 @@
+"""Where does "resilient against an arbitrary number of adversarial neighbors" hold, and where does it break?
+
+    python studies/attacks.py run FOLDER              # hours: what the CSV lacks, kept in FOLDER, resumable
+    python studies/attacks.py collect FOLDER ...      # JSON files of runs -> docs/results/attacks.csv
+    python studies/attacks.py show                    # the CSV -> the blocks of docs/results/attacks.md
+
+Spambase, 60 epochs, F of 10 workers lie: the paper's rule with both risks, three others, and `local`, which no
+attack reaches, so that one attack is enough for it. `run` leaves out what the CSV has, and where a rule is not
+defined for F liars. HAR: 15 epochs, 13 of 30.
+"""
+
+import argparse
+import sys
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import systems
+from blocks import DOCS, write_blocks
+
+from refimpl.aggregate import RULES
+from refimpl.attacks import ATTACKS
+from refimpl.experiments import cli
+from refimpl.experiments.config import Config
+from refimpl.experiments.figures import COLOURS, MARKERS, drawing
+from refimpl.experiments.options import Parser, parse, whole_number
+from refimpl.experiments.results import Results, read
+from refimpl.experiments.tables import names_run
+from refimpl.experiments.tasks import TASKS
+from refimpl.experiments.words import several
+from refimpl.process import ended, reason
+
+CSV, PAGE = DOCS / "results" / "attacks.csv", DOCS / "results" / "attacks.md"
+ANY = "sign-flip"  # the attack that `local` is run with
+CLOSE = 0.05  # accuracies that differ by no more are comparable
+
+
+class Part(NamedTuple):
+    """The runs of a task."""
+
+    options: tuple[str, ...]
+    attackers: tuple[int, ...]
+    seeds: int
+
+
+PARTS = {
+    "spambase": Part(("--epochs", "60"), (1, 3, 5, 7, 9), 5),
+    "har": Part(("--epochs", "15"), (13,), 3),
+}
+COLUMNS = {  # by rule and risk
+    ("adaptive", "local"): "`adaptive`",
+    ("adaptive", "batch"): "`adaptive`, batch",
+    ("median", "local"): "`median`",
+    ("trimmed-mean", "local"): "`trimmed-mean`",
+    ("krum", "local"): "`krum`",
+    ("local", "local"): "`local`",
+}
+LISTENING = {"local": "With the paper's r_k", "batch": "With the risk on the batch"}
+
+
+# --- Runs -> CSV --------------------------------------------------------------------------------------------
+
+
+def configs(task: str) -> Iterator[Config]:
+    """The runs of a task that are defined."""
+    part = PARTS[task]
+    seeds = [str(seed) for seed in range(part.seeds)]
+    for (rule, risk), F in ((key, F) for F in part.attackers for key in COLUMNS):
+        attacks = [ANY, "none"] if rule == "local" else list(ATTACKS)
+        given = [
+            "--rules",
+            rule,
+            "--risk",
+            risk,
+            "--attackers",
+            str(F),
+            "--attacks",
+            *attacks,
+            "--seeds",
+            *seeds,
+        ]
+        _, args = parse(task, [*part.options, *given])
+        if defined(rule, args.workers, F):
+            yield from cli.configs(task, args)
+
+
+def defined(rule: str, workers: int, F: int) -> bool:
+    """Whether the rule is defined for so many liars."""
+    try:
+        RULES[rule].require(workers, F)
+    except ValueError:
+        return False
+    return True
+
+
+def key_of(c: Config) -> tuple[Any, ...]:
+    """What tells runs of this study apart; without an attack the number of attackers does not."""
+    return c.task, c.rule, c.risk, c.attack, c.liars, c.seed
+
+
+def missing(task: str, kept: Results) -> list[Config]:
+    """The runs that are not among those kept, each once."""
+    known = {key_of(run.config) for run in kept}
+    return [c for key, c in {key_of(c): c for c in configs(task)}.items() if key not in known]
+
+
+def run(task: str, folder: Path, jobs: int) -> None:
+    """Computes what the CSV lacks, and adds it."""
+    if todo := missing(task, read(CSV) if CSV.exists() else []):
+        folder.mkdir(parents=True, exist_ok=True)
+        cli.run_grid(todo, folder, jobs, None, 1)
+        systems.collect([folder], CSV)
+
+
+# --- CSV -> text --------------------------------------------------------------------------------------------
+
+
+def kept(path: Path = CSV) -> Results:
+    """The runs of the CSV, without seeds that adaptive was not attacked with, as others are compared to it."""
+    found = read(path)
+    seeds_of = {(r.config.task, r.config.seed) for r in found if r.config.rule == "adaptive" and r.config.liars}
+    return [run for run in found if (run.config.task, run.config.seed) in seeds_of]
+
+
+def chosen(results: Results, column: tuple[str, str], attack: str, F: int) -> Results:
+    """The runs of a rule with a risk under an attack with F liars, 0 for no attack."""
+    rule, risk = column
+    attack = attack if F and rule != "local" else ANY if F else "none"
+    wanted = (rule, risk if RULES[rule].scores else "local", attack, F)
+    return [r for r in results if (r.config.rule, r.config.risk, r.config.attack, r.config.liars) == wanted]
+
+
+def mean(runs: Results, measure: str) -> float | None:
+    """The mean over the seeds; None if there are none."""
+    return float(np.mean([run.last(measure) for run in runs])) if runs else None
+
+
+def counts(results: Results) -> list[int]:
+    """The numbers of liars that were run."""
+    return sorted({run.config.liars for run in results} - {0})
+
+
+def falls(results: Results, risk: str) -> dict[str, dict[int, float]]:
+    """By attack and number of liars, how far the worst own accuracy of adaptive is below that of local."""
+    found: dict[str, dict[int, float]] = {}
+    for attack in names_run(results, "attack", ATTACKS):
+        for F in counts(results) if ATTACKS[attack].lies else ():
+            ours, alone = paired(
+                chosen(results, ("adaptive", risk), attack, F), chosen(results, ("local", "local"), attack, F)
+            )
+            if ours:
+                found.setdefault(attack, {})[F] = float(np.mean(alone) - np.mean(ours))
+    return found
+
+
+def paired(one: Results, other: Results) -> tuple[list[float], list[float]]:
+    """The worst own accuracies over the seeds that both have."""
+    a, b = ({run.config.seed: run.last("worst_own") for run in runs} for runs in (one, other))
+    seeds = sorted(set(a) & set(b))
+    return [a[seed] for seed in seeds], [b[seed] for seed in seeds]
+
+
+def verdict(results: Results) -> str:
+    """A sentence for each risk: under which attacks adaptive is level with local, and under which it is not."""
+    said = []
+    for risk, words in LISTENING.items():
+        found = falls(results, risk)
+        broken = {attack: by_F for attack, by_F in found.items() if max(by_F.values()) > CLOSE}
+        held = [attack for attack in found if attack not in broken]
+        worst = []
+        for attack, by_F in broken.items():
+            fall, F = max((fall, F) for F, fall in by_F.items())
+            worst.append(f"`{attack}` ({fall:.2f} with F = {F})")
+        tried = ", ".join(str(F) for F in sorted({F for by_F in found.values() for F in by_F}))
+        text = f"**{words}** (F = {tried} of 10), `adaptive` is nowhere more than {CLOSE} below `local`"
+        text += f" under {listed(held)}"
+        text += f"; it falls below it under {', '.join(worst)}." if worst else "."
+        said += [text] if found else []
+    return "\n\n".join(said)
+
+
+def listed(names: Iterable[str]) -> str:
+    """The names in code type; "none of them" if there are none."""
+    return ", ".join(f"`{name}`" for name in names) or "none of the attacks"
+
+
+def table(results: Results, F: int) -> str:
+    """A line per attack: what passes and its weight, with both risks, then the accuracies of all rules."""
+    head = ["attack", "pass", "weight", "pass, batch", "weight, batch", *COLUMNS.values()]
+    lines = [f"| {' | '.join(head)} |", f"|---|{'---:|' * 4}{'---|' * len(COLUMNS)}"]
+    for attack in names_run(results, "attack", ATTACKS):
+        if ATTACKS[attack].lies == bool(F) and any(
+            chosen(results, ("adaptive", r), attack, F) for r in LISTENING
+        ):
+            listening = [
+                number(mean(chosen(results, ("adaptive", risk), attack, F), measure), digits)
+                for risk in LISTENING
+                for measure, digits in (("passing", 1), ("attacker_weight", 2))
+            ]
+            cells = [cell(chosen(results, column, attack, F)) for column in COLUMNS]
+            lines.append(f"| {' | '.join([f'`{attack}`', *listening, *cells])} |")
+    return "\n".join(lines)
+
+
+def number(value: float | None, digits: int) -> str:
+    """A number, or a dash."""
+    return "-" if value is None or not np.isfinite(value) else f"{value:.{digits}f}"
+
+
+def cell(runs: Results) -> str:
+    """The worst own and the worst whole accuracy."""
+    return f"{number(mean(runs, 'worst_own'), 2)} / {number(mean(runs, 'worst_whole'), 2)}" if runs else "-"
+
+
+def section(results: Results) -> str:
+    """The tables of all tasks, one for each number of liars."""
+    text = []
+    for task in (task for task in PARTS if any(run.config.task == task for run in results)):
+        some = [run for run in results if run.config.task == task]
+        c, text_of_task = some[0].config, []
+        facts = f"{c.workers} workers, {c.epochs} epochs, {seeds(some)} a cell, {len(some)} runs."
+        for F in [0, *counts(some)]:
+            if len((made := table(some, F)).splitlines()) > 2:
+                text_of_task.append(f"{several(F, 'liar') if F else 'Nobody lies'}:\n\n{made}")
+        text.append("\n\n".join([f"## {TASKS[task].title}", facts, *text_of_task]))
+    return "\n\n".join(text)
+
+
+def seeds(results: Results) -> str:
+    """The number of seeds of a cell, at least and at most."""
+    found: dict[tuple[Any, ...], int] = {}
+    for run in results:
+        found[key_of(run.config)[:-1]] = found.get(key_of(run.config)[:-1], 0) + 1
+    low, high = min(found.values()), max(found.values())
+    return several(low, "seed") if low == high else f"{low} to {high} seeds"
+
+
+def blocks() -> dict[str, str]:
+    """The blocks of the page."""
+    spambase = [run for run in kept() if run.config.task == "spambase"]
+    return {"verdict": verdict(spambase), "tables": section(kept())}
+
+
+# --- CSV -> picture -----------------------------------------------------------------------------------------
+
+
+def draw(results: Results, path: Path) -> None:
+    """Writes a picture of Spambase: a column per risk, a row per test data, a line per attack over F."""
+    some = [run for run in results if run.config.task == "spambase"]
+    attacks = [name for name in names_run(some, "attack", ATTACKS) if ATTACKS[name].lies]
+    facts = f"Spambase, {some[0].config.epochs} epochs, {seeds(some)}; worst of the normal workers"
+    with drawing(
+        path, f"adaptive under each attack, and local, by the number of liars of 10\n{facts}", (7, 5)
+    ) as fig:
+        axes = fig.subplots(2, 2, sharex=True, sharey="row")
+        for row, measure in zip(axes, ("worst_own", "worst_whole"), strict=True):
+            for ax, risk in zip(row, LISTENING, strict=True):
+                panel(ax, some, risk, measure, attacks)
+            row[0].set_ylabel(f"test accuracy, {'own' if measure == 'worst_own' else 'all'} data")
+        for ax, words in zip(axes[0], LISTENING.values(), strict=True):
+            ax.set_title(words[0].lower() + words[1:])
+        for ax in axes[-1]:
+            ax.set_xlabel("liars among 10 workers")
+        handles, labels = axes[0][0].get_legend_handles_labels()
+        fig.legend(handles, labels, loc="outside lower center", ncols=4, frameon=False, fontsize=7)
+
+
+def panel(ax: Any, results: Results, risk: str, measure: str, attacks: list[str]) -> None:
+    """Draws a line per attack, those of the paper in grey, and local's."""
+    lines = {attack: (("adaptive", risk), attack) for attack in attacks} | {"local": (("local", "local"), ANY)}
+    for i, (name, (column, attack)) in enumerate(lines.items()):
+        points = {F: mean(chosen(results, column, attack, F), measure) for F in [0, *counts(results)]}
+        known = {F: value for F, value in points.items() if value is not None}
+        papers = name in ATTACKS and ATTACKS[name].by_default
+        colour = "black" if name == "local" else "0.7" if papers else COLOURS[i % len(COLOURS)]
+        style = ("--" if name == "local" else "-") + MARKERS[i % len(MARKERS)]
+        look = {"color": colour, "linewidth": 1, "markersize": 3.5, "label": name}
+        ax.plot(list(known), list(known.values()), style, **look)
+    ax.grid(alpha=0.3, linewidth=0.5)
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = Parser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    commands = parser.add_subparsers(dest="command", required=True)
+    runs = commands.add_parser("run", help="what the CSV lacks -> CSV")
+    runs.add_argument("folders", nargs=1, type=Path, metavar="FOLDER")
+    runs.add_argument("--task", choices=PARTS, default="spambase")
+    runs.add_argument("--jobs", type=whole_number(1), default=1, help="runs at a time (1)")
+    commands.add_parser("collect", help="runs -> CSV").add_argument("folders", nargs="+", type=Path)
+    commands.add_parser("show", help="CSV -> docs/results/attacks.md")
+    options = parser.parse_args(argv)
+    try:
+        if options.command == "run":
+            run(options.task, options.folders[0], options.jobs)
+        elif options.command == "collect":
+            print(f"{systems.collect(options.folders, CSV)} runs in {CSV}")
+        else:
+            write_blocks(PAGE, blocks())
+    except ValueError as error:
+        parser.error(reason(error))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(ended(main))

@@ -1,0 +1,156 @@
+"""Mutants of refimpl/related/tailored.py: at least two mistakes for each attack."""
+
+import numpy as np
+
+from mutants.common import entry, killer
+from refimpl.attacks import ATTACKS
+from refimpl.related import tailored
+
+test = killer("tailored")
+
+
+def without(field):
+    """`turned`, but for the tensor at this place among the last four."""
+
+    def mutate(right):
+        def mutant(w, layout, places):
+            made, name = right(w, layout, places), layout.fields[-4:][field].name
+            layout.views(made)[name][...] = layout.views(w)[name]
+            return made
+
+        return mutant
+
+    return mutate
+
+
+def waits(rounds):
+    """`patient`, but for as many rounds more."""
+    return lambda right: lambda attack, last: right(attack, last + rounds)
+
+
+HONEST_FIRST = test("patient_attackers_are_honest_first", attack="sign-flip")
+LIES_THEN = test("after_that_they_lie_as_they_would_have_at_once", attack="echo")
+FORMULA = test("on_a_bowl_the_boundary_is_where_the_formula_puts_it")
+FARTHEST = test("what_they_send_is_the_farthest_that_this_allows")
+LITTLE = test("attackers_turn_by_different_places_and_lower_the_risk_by_little")
+ECHO = test("an_echo_has_all_weight_but_one_part_where_nobody_else_passes")
+
+MUTANTS = [
+    ("an echo with its signs flipped", ATTACKS, "echo", entry("send", lambda right: np.negative), ECHO),
+    (
+        "an echo that is a little off",
+        ATTACKS,
+        "echo",
+        entry("send", lambda right: lambda receiver: 1.001 * receiver),
+        test("an_echo_takes_weight_from_honest_models"),
+    ),
+    (
+        "a boundary that never leaves",
+        tailored,
+        "farthest",
+        lambda right: lambda w, goal, risk, limit: w,
+        FORMULA,
+        FARTHEST,
+    ),
+    (
+        "a boundary at twice the risk",
+        tailored,
+        "farthest",
+        lambda right: lambda w, goal, risk, limit: right(w, goal, risk, 2 * limit),
+        FORMULA,
+        test("lies_pass_in_both_engines", attack="boundary", dtype="float64"),
+    ),
+    (
+        "bisection by halves of what is left below",
+        tailored,
+        "TRIES",
+        lambda right: 2,
+        FORMULA,
+    ),
+    (
+        "the attackers' data for the receiver's",
+        ATTACKS,
+        "boundary",
+        entry("knows", lambda right: ("receiver", "own_risk")),
+        test("attackers_with_the_receivers_data_need_not_know_them"),
+    ),
+    (
+        "the receiver's data for the attackers'",
+        ATTACKS,
+        "boundary-own",
+        entry("knows", lambda right: ("receiver", "risk")),
+        test("attackers_with_the_receivers_data_need_not_know_them"),
+    ),
+    (
+        "no descent",
+        tailored,
+        "descended",
+        lambda right: lambda w, *rest: w,
+        FARTHEST,
+        LITTLE,
+        test("three_captors_get_nearly_all_the_weight"),
+    ),
+    (
+        "a descent that keeps what climbs",
+        tailored,
+        "descended",
+        lambda right: lambda w, risk, gradient, limit, share=1.0: w - 3 * share * gradient(w),
+        test("a_descent_stops_at_its_limit_and_never_climbs"),
+    ),
+    (
+        "a capture that is content with half",
+        ATTACKS,
+        "capture",
+        entry("send", lambda right: lambda *known: tailored.fitted(*known, 1 / 2)),
+        test("three_captors_get_nearly_all_the_weight"),
+    ),
+    (
+        "a capture that gives its room away",
+        tailored,
+        "fitted",
+        lambda right: (
+            lambda w, risk, gradient, share: tailored.descended(w, risk, gradient, share * risk(w) / 2)
+        ),
+        FARTHEST,
+    ),
+    (
+        "a fit that ignores the share",
+        tailored,
+        "fitted",
+        lambda right: lambda w, risk, gradient, share: right(w, risk, gradient, 1.0),
+        FARTHEST,
+        test("three_captors_get_nearly_all_the_weight"),
+    ),
+    (
+        "no margin",
+        tailored,
+        "below",
+        lambda right: lambda risk, dtype: risk,
+        LITTLE,
+    ),
+    (
+        "hidden units without their biases",
+        tailored,
+        "turned",
+        without(1),
+        test("a_turn_by_hand"),
+        test("a_turned_network_is_the_same_network", name="one hidden layer"),
+    ),
+    (
+        "hidden units without what they lead to",
+        tailored,
+        "turned",
+        without(2),
+        test("a_turn_by_hand"),
+        test("a_turned_network_is_the_same_network", name="cnn"),
+    ),
+    (
+        "all attackers turn alike",
+        tailored,
+        "turned",
+        lambda right: lambda w, layout, places: right(w, layout, min(places, 1)),
+        LITTLE,
+    ),
+    ("a round too long", tailored, "patient", waits(1), HONEST_FIRST, LIES_THEN),
+    ("a round too short", tailored, "patient", waits(-1), HONEST_FIRST, LIES_THEN),
+]

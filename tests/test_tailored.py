@@ -1,0 +1,293 @@
+"""refimpl/related/tailored.py: what passes Eq. (6), what it breaks, and what stays true (Theorem 1)."""
+
+import math
+
+import numpy as np
+import pytest
+import test_engine
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.testing import assert_allclose, assert_array_equal
+from problems import after, initial, setting
+
+from refimpl import algorithm, graphs, models
+from refimpl.algorithm import Setting
+from refimpl.attacks import ATTACKS, View
+from refimpl.fast import engine
+from refimpl.related import tailored
+
+OURS = [name for name, entry in ATTACKS.items() if entry.reference == "ours"]
+numbers = st.integers(-30, 30).map(lambda x: x / 10)
+
+
+class Bowl:
+    """|w - x|^2 / 2 for the mean x of the rows: a convex risk, over any number of parameters."""
+
+    def __init__(self, d):
+        self.layout = models.layout([("w", (d,), 1)])
+
+    def risk(self, w, X, y):
+        return ((w - X) ** 2).sum(axis=-1).mean() / 2
+
+    def gradient(self, w, X, y):
+        return (w - X).mean(axis=0)
+
+    def predict(self, w, X):
+        return np.zeros(len(X), dtype=int)
+
+
+def bowls(optima, attackers, attack, **options):
+    """A setting in which worker k has one row, its optimum; all hear all."""
+    optima = np.array(optima, dtype=float)
+    X, y = list(optima[:, None]), [np.zeros(1, dtype=int)] * len(optima)
+    f, graph = np.array(attackers), graphs.complete(len(optima))
+    return Setting(Bowl(optima.shape[1]), X, y, graph, f, attack=attack, step_size=0.1, **options)
+
+
+def played(s, W):
+    """One round, from W; every worker's batch is its first row."""
+    return algorithm.round_(s, algorithm.start(s, np.array(W, dtype=float)), np.zeros((len(W), 1), dtype=int))
+
+
+def risk_of(s, k, w):
+    return float(algorithm.risk(s, w, s.X[k], s.y[k]))
+
+
+# --- All of them --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("risk", ["local", "batch"])
+@pytest.mark.parametrize("rule", ["adaptive", "median"])
+@pytest.mark.parametrize("attack", OURS)
+def test_the_engine_sends_what_the_specification_sends(attack, rule, risk):
+    for graph in test_engine.GRAPHS.values():
+        options = {"rule": rule, "attack": attack, "risk": risk, "attackers": np.array([1, 4])}
+        s = test_engine.setting(test_engine.ROWS, graph, **options)
+        assert test_engine.assert_same_rounds(s, test_engine.initial(s), seed=0, count=2) == 2
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("attack", [name for name in OURS if name not in ("boundary-own", "patient-permuted")])
+def test_lies_pass_in_both_engines(attack, dtype):
+    """By their margin, or as an echo does; and none of them has a risk above the receiver's."""
+    s = setting(attack=attack, attackers=[1, 3])
+    s = s._replace(X=[X.astype(dtype) for X in s.X])
+    for build in (None, engine.engine):
+        result = after(s, 4, initial().astype(dtype), **({"engine": build} if build else {}))
+        assert (result.weights[np.ix_(s.normal, s.attackers)] > 0).all()
+
+
+@pytest.mark.parametrize("attack", OURS)
+@given(
+    st.lists(st.tuples(numbers, numbers), min_size=4, max_size=5), st.lists(numbers, min_size=10, max_size=10)
+)
+def test_on_convex_risks_no_receiver_is_worse_off(attack, optima, start):
+    """What is left of Theorem 1: after aggregation the risk is at most that of one's own model."""
+    s = bowls(optima, [0, 2], attack)
+    result = played(s, np.reshape(start, (-1, 2))[: len(optima)])
+    for k in s.normal:
+        before, now = (risk_of(s, k, w) for w in (result.local[k], result.state.W[k]))
+        assert now <= before + 1e-9 * (1 + before)
+
+
+# --- Echo ---------------------------------------------------------------------------------------------------
+
+
+@given(st.integers(1, 5))
+def test_an_echo_has_all_weight_but_one_part_where_nobody_else_passes(f):
+    """Three workers far apart, f liars: f / (f + 1) of the weight, and nothing has changed but that."""
+    s = bowls([[10.0 * k, 0] for k in range(3 + f)], range(3, 3 + f), "echo")
+    result = played(s, s.X[0][0] + np.array([[10.0 * k, 1] for k in range(3 + f)]))
+    assert_allclose(result.weights[:3, 3:].sum(axis=1), f / (f + 1))
+    assert_array_equal(result.sent[:3, 3:], np.repeat(result.local[:3, None], f, axis=1))
+    assert_allclose(result.state.W[:3], result.local[:3])
+
+
+def test_an_echo_takes_weight_from_honest_models():
+    """A neighbour as good as oneself has 1/2 without liars, and 1 / (f + 2) beside f echoes."""
+    alone = played(bowls([[0], [0]], [], "echo"), [[1.0], [-1.0]])
+    beside = played(bowls([[0], [0], [9], [9], [9]], [2, 3, 4], "echo"), [[1.0], [-1.0], [9], [9], [9]])
+    assert alone.weights[0, 1] == pytest.approx(1 / 2)
+    assert beside.weights[0, 1] == pytest.approx(1 / 5)
+
+
+# --- Boundary -----------------------------------------------------------------------------------------------
+
+
+def farthest_by_formula(w, x):
+    """The largest t <= 1 with |w - 2 t w - x|^2 <= |w - x|^2, by the quadratic formula; 0 if there is none."""
+    ww, wx = float(w @ w), float(w @ x)
+    # |(1 - 2t) w - x|^2 - |w - x|^2 = ((1 - 2t)^2 - 1) w.w + 4 t w.x = 4 t (t w.w - w.w + w.x)
+    return min(1.0, max(0.0, (ww - wx) / ww)) if ww else 0.0
+
+
+@given(st.tuples(numbers, numbers), st.tuples(numbers, numbers))
+def test_on_a_bowl_the_boundary_is_where_the_formula_puts_it(w, x):
+    w, x = np.array(w), np.array(x)
+    sent = tailored.boundary(w, lambda v: ((v - x) ** 2).sum() / 2)
+    t = farthest_by_formula(w, x)
+    assert_allclose(sent, w - 2 * t * w, atol=2 * np.abs(w).max() * (1 / 256 + 1e-6))
+    assert ((sent - x) ** 2).sum() <= ((w - x) ** 2).sum()
+
+
+def test_attackers_with_the_receivers_data_need_not_know_them():
+    s = setting(attackers=[1], attack="boundary")
+    own = s._replace(attack="boundary-own", X=[s.X[0]] * 7, y=[s.y[0]] * 7)
+    W, batch = initial(), np.zeros((7, 5), dtype=int)
+    assert_array_equal(lie_to(own, 0, W, batch), lie_to(own._replace(attack="boundary"), 0, W, batch))
+    assert (lie_to(s._replace(attack="boundary-own"), 0, W, batch) != lie_to(s, 0, W, batch)).any()
+
+
+def lie_to(s, k, W, batch):
+    view = View(s, algorithm.start(s, W), batch, W[s.attackers], W[s.normal], s.normal, None, k)
+    return ATTACKS[s.attack].made_from(view)
+
+
+def test_judged_by_a_batch_the_boundary_keeps_a_receiver_from_its_optimum():
+    """Rows at 0 and 10: scored on one row, the lie goes as far as that row lets it. `local` comes to 5."""
+    X = [np.array([[0.0], [10.0]])] * 4
+    s = Setting(
+        Bowl(1), X, [np.zeros(2, dtype=int)] * 4, graphs.complete(4), np.array([1, 2, 3]), step_size=0.1
+    )
+    rng, gaps = np.random.default_rng(0), {}
+    rows = rng.integers(0, 2, (200, 4, 1))
+    for risk, rule in (("batch", "adaptive"), ("local", "adaptive"), ("batch", "local")):
+        state, far = algorithm.start(s, np.full((4, 1), 5.0)), []
+        for batch in rows:
+            state = algorithm.round_(s._replace(attack="boundary", risk=risk, rule=rule), state, batch).state
+            far.append((state.W[0, 0] - 5) ** 2 / 2)
+        gaps[risk, rule] = np.mean(far[100:])
+    assert gaps["batch", "adaptive"] > 10 * gaps["batch", "local"]
+    assert gaps["local", "adaptive"] <= 1.01 * gaps["batch", "local"]
+
+
+# --- Capture ------------------------------------------------------------------------------------------------
+
+
+def separable(f):
+    """Workers with four rows of two classes that lie apart, and a small network."""
+    X = np.array([[2.0, 1, 0], [2, -1, 1], [-2, 1, 1], [-2, -1, 0]])
+    N = 2 + f
+    model = models.mlp([3, 4, 2])
+    s = Setting(
+        model, [X] * N, [np.array([0, 0, 1, 1])] * N, graphs.complete(N), np.arange(2, N), step_size=0.1
+    )
+    return s._replace(attack="capture")
+
+
+def test_three_captors_get_nearly_all_the_weight():
+    s = separable(3)
+    result = algorithm.round_(s, algorithm.start(s, initial(5)), np.tile(np.arange(4), (5, 1)))
+    assert (result.weights[:2, 2:].sum(axis=1) > 0.99).all()
+    assert (result.risks[:2, 2:] <= result.risks[[0, 1], [0, 1]][:, None] / 100).all()
+
+
+def test_what_they_send_is_the_farthest_that_this_allows():
+    """A few more steps of the way towards minus the receiver's model, and it would have too high a risk."""
+    s = separable(1)
+    w, risk = initial(1)[0], lambda v: s.model.risk(v, s.X[0], s.y[0])
+    gradient = lambda v: s.model.gradient(v, s.X[0], s.y[0])
+    for share in (1.0, 0.01):
+        limit = share * risk(w)
+        sent = tailored.fitted(w, risk, gradient, share)
+        fit = tailored.descended(w, risk, gradient, limit / 2)
+        assert risk(fit) <= limit / 2
+        assert risk(sent) <= limit < risk(sent + (-w - fit) / 128)
+
+
+def test_a_descent_stops_at_its_limit_and_never_climbs():
+    """On |w|^2 / 2 a step of Polyak's length halves w; on a steep bowl it is shortened until it descends."""
+    half = tailored.descended(np.array([8.0]), lambda w: (w * w).sum() / 2, lambda w: w, 2.0)
+    assert_allclose(half, 2.0)
+    steep = tailored.descended(np.array([1.0]), lambda w: 1 + (w * w).sum() / 2, lambda w: w, 0.0)
+    assert 0 <= abs(steep) < 0.2
+    assert_array_equal(tailored.descended(np.zeros(2), lambda w: 1.0, lambda w: 0 * w, 0.0), 0)
+
+
+# --- Permuted -----------------------------------------------------------------------------------------------
+
+NETWORKS = {
+    "one hidden layer": models.mlp([3, 4, 2]),
+    "two": models.mlp([3, 5, 4, 2]),
+    "cnn": models.cnn(side=6, channels=(2,), hidden=4, classes=2),
+}
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+@given(places=st.integers(-9, 9), seed=st.integers(0, 99))
+def test_a_turned_network_is_the_same_network(name, places, seed):
+    model, rng = NETWORKS[name], np.random.default_rng(seed)
+    w, X, y = rng.normal(size=model.layout.size), rng.normal(size=(6, *model.sample)), rng.integers(0, 2, 6)
+    turned = tailored.turned(w, model.layout, places)
+    assert model.risk(turned, X, y) == pytest.approx(model.risk(w, X, y), rel=1e-12)
+    assert (turned == w).all() == (places % 4 == 0)  # four hidden units
+    assert_array_equal(np.sort(turned), np.sort(w))
+
+
+def test_a_turn_by_hand():
+    model = models.mlp([1, 3, 2])
+    w = np.arange(1.0, 15)  # W1 1 2 3, b1 4 5 6, W2 (7 8) (9 10) (11 12), b2 13 14
+    by_hand = [3, 1, 2, 6, 4, 5, 11, 12, 7, 8, 9, 10, 13, 14]
+    assert_array_equal(tailored.turned(w, model.layout, 1), by_hand)
+    assert_array_equal(tailored.turned(w, models.mlp([6, 2]).layout, 1), w)  # nothing is hidden
+
+
+def test_a_permuted_network_ruins_a_receiver_that_knows_its_task():
+    """Slip 10: its risk is all but the same, so it passes with half of the weight; the mean knows nothing."""
+    model = models.mlp([1, 2, 2])
+    w = np.zeros(model.layout.size)
+    tensors = model.layout.views(w)
+    tensors["W1"][...], tensors["W2"][...] = [[2, -2]], [[0, 2], [2, 0]]
+    X, y = np.array([[-1.0], [1.0]]), np.array([0, 1])
+    f = np.array([1])
+    s = Setting(model, [X] * 2, [y] * 2, graphs.complete(2), f, attack="permuted", step_size=1e-9)
+    result = algorithm.round_(s, algorithm.start(s, np.stack([w, w])), np.array([[0, 1], [0, 1]]))
+    assert_allclose(result.weights[0], [0.5, 0.5], rtol=1e-5)
+    assert risk_of(s, 0, result.local[0]) < 0.02
+    assert risk_of(s, 0, result.state.W[0]) == pytest.approx(math.log(2), rel=1e-6)
+
+
+def test_attackers_turn_by_different_places_and_lower_the_risk_by_little():
+    s = setting(attackers=[1, 2, 3], attack="permuted")
+    W = initial()
+    sent = lie_to(s, 0, W, np.zeros((7, 5), dtype=int))
+    back = [tailored.turned(w, s.model.layout, -1 - i) for i, w in enumerate(sent)]
+    for w in back:
+        assert_array_equal(w, back[0])
+    assert_allclose(back[0], W[0], rtol=1e-4, atol=1e-6)
+    assert 1e-8 < 1 - risk_of(s, 0, back[0]) / risk_of(s, 0, W[0]) < 1e-6
+
+
+# --- Patient ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("attack", ["sign-flip", "foe", "arbitrary", "echo", "permuted"])
+def test_patient_attackers_are_honest_first(attack, monkeypatch):
+    monkeypatch.setitem(ATTACKS, "patient", tailored.patient(ATTACKS[attack], 2))
+    s = setting(attackers=[1, 4], attack="patient")
+    for t in (1, 2, 3):
+        result = after(s, t)
+        sent = result.sent if result.sent.ndim == 2 else result.sent[0]
+        assert (sent == result.local).all() == (t <= 2)
+    entry = ATTACKS["patient"]
+    assert (entry.draw, entry.per_receiver) == (ATTACKS[attack].draw, ATTACKS[attack].per_receiver)
+
+
+@pytest.mark.parametrize("attack", ["foe", "echo", "permuted"])
+def test_after_that_they_lie_as_they_would_have_at_once(attack):
+    entry = tailored.patient(ATTACKS[attack], 2)
+    s, W, batch = setting(attackers=[1, 4], attack=attack), initial(), np.zeros((7, 5), dtype=int)
+    at = [
+        View(s, algorithm.State(W, W[None][:0], t), batch, W[[1, 4]], W[s.normal], s.normal, None, 0)
+        for t in (1, 2)
+    ]
+    assert_array_equal(entry.made_from(at[0]), W[[1, 4]])
+    assert_array_equal(entry.made_from(at[1]), ATTACKS[attack].made_from(at[1]))
+
+
+def test_the_tables_patient_attack_waits_for_three_hundred_rounds():
+    entry, own = ATTACKS["patient-permuted"], np.ones((2, 3))
+    assert_array_equal(entry.send(own, 300, *[None] * 5), own)
+    with pytest.raises(TypeError):  # it looks at the receiver's model, which is None here
+        entry.send(own, 301, *[None] * 5)
+    assert "honest up to round 300" in entry.about
