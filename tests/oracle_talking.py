@@ -1,4 +1,4 @@
-"""Scalar oracles for refimpl.related.talking, on lists, written from the issue's definitions; see oracle_related.
+"""Scalar oracles for refimpl.related.talking, on lists, from the definitions in words; see oracle_related.
 
 `net.risk(k, model, rows)` and `net.slope(k, model, rows)` are loss and gradient on these rows of worker k,
 `net.labels[k]` all its labels, `net.batch[k]` its rows of the round.

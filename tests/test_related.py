@@ -47,6 +47,7 @@ WEIGHS = ("multi-task", "skill-bar", "held-out-bar", "two-tracks")
 
 def net_of(s, t, batch, signals):
     """What the oracles know of round t."""
+
     def some(k, rows):
         return s.X[k][np.array(rows)], s.y[k][np.array(rows)]
 

@@ -12,7 +12,17 @@ notice it; if there are none, write one.
 
 from typing import Any, NamedTuple
 
-from mutants import audit, experiments, fast, later_vectors, related, related_vectors, specification, vectors
+from mutants import (
+    audit,
+    experiments,
+    fast,
+    later_vectors,
+    related,
+    related_vectors,
+    specification,
+    talking,
+    vectors,
+)
 
 
 class Mutant(NamedTuple):
@@ -25,6 +35,16 @@ class Mutant(NamedTuple):
 
 MUTANTS = [
     Mutant(*row[:4], row[4:])
-    for table in (specification, fast, related, experiments, audit, vectors, later_vectors, related_vectors)
+    for table in (
+        specification,
+        fast,
+        related,
+        talking,
+        experiments,
+        audit,
+        vectors,
+        later_vectors,
+        related_vectors,
+    )
     for row in table.MUTANTS
 ]
