@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 import scipy.stats
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from numpy.testing import assert_allclose, assert_array_equal
@@ -135,7 +135,6 @@ def said(draw, honest):
 
 
 @given(st.data(), st.floats(0, 1), st.sampled_from(["local", "batch"]), st.integers(0, 20))
-@settings(max_examples=60, deadline=None)
 def test_whatever_is_sent_the_risk_is_not_above_the_bar(data, m, scored, seed):
     """With N - 1 attackers, and a network, which is not convex."""
     s = setting(attackers=LIARS, attack="hostile", risk=scored, l2=0.01)
@@ -148,7 +147,6 @@ def test_whatever_is_sent_the_risk_is_not_above_the_bar(data, m, scored, seed):
 
 
 @given(st.data(), st.integers(0, 20))
-@settings(max_examples=40, deadline=None)
 def test_whatever_is_sent_two_tracks_are_no_worse_on_rows_held_out(data, seed):
     """Than the model that never listens, which hears nothing of it."""
     s, W = setting(attackers=LIARS, attack="hostile"), initial(seed=seed)
@@ -161,7 +159,6 @@ def test_whatever_is_sent_two_tracks_are_no_worse_on_rows_held_out(data, seed):
 
 
 @given(st.data(), st.integers(0, 20))
-@settings(max_examples=40, deadline=None)
 def test_whatever_is_sent_the_risk_on_rows_held_out_does_not_rise(data, seed):
     s = setting(attackers=LIARS, attack="hostile")
     with sends(lambda own, honest, signals: said(data.draw, honest)):
@@ -210,7 +207,6 @@ def test_with_a_convex_risk_a_margin_of_zero_is_the_papers_rule(attack, scored):
 
 
 @given(st.integers(0, 100))
-@settings(max_examples=30, deadline=None)
 def test_with_a_margin_of_zero_it_hears_no_one_that_the_papers_rule_does_not(seed):
     s = setting(attackers=[1], attack="sign-flip")
     ours, papers = run("skill-bar", 1, s, initial(seed=seed), m=0.0), after(s, 1, initial(seed=seed))

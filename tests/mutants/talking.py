@@ -103,7 +103,7 @@ MUTANTS = [
      test("the_best_guess_is_the_entropy_of_the_labels")),
     ("scored on the batch, whatever the setting says", talking, "listen",
      lambda f: lambda s, *rest, judge: f(s, *rest, judge=judge._replace(risk="batch")), oracle("skill-bar")),
-    ("another margin", SYSTEMS, "skill-bar", options(m=0.2), oracle("skill-bar")),
+    ("another margin", SYSTEMS, "skill-bar", options(m=0.5), oracle("skill-bar", "alie")),
     ("attackers hold rows out", talking, "apart", everyone_holds_out, oracle("held-out-bar"),
      oracle("two-tracks"), test("every_row_that_is_not_held_out_is_stepped_on")),
     ("steps on rows held out", talking, "apart", nothing_held_out, oracle("held-out-bar"),
