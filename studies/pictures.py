@@ -24,6 +24,7 @@ import claims
 import cooperation
 import numpy as np
 import systems
+import talking
 from blocks import DOCS, read_block
 
 from refimpl.attacks import ATTACKS
@@ -274,6 +275,7 @@ PICTURES = {
         lambda path: cooperation.draw(read(cooperation.CSV), path), files("cooperation.csv")
     ),
     **{f"systems_{task}": systems_of(task) for task in ("spambase", "har", "mnist")},
+    "talking": Picture(lambda path: talking.draw(talking.kept(), path), files("talking.csv")),
     "scale": Picture(scale, lambda: [read_block(scale_page(), "scale")]),
     "convex_toy": Picture(
         convex_toy, lambda: [(ROOT / "examples" / "convex_toy.py").read_text(encoding="utf-8")]
