@@ -77,7 +77,7 @@ def gains(results: Results, rule: str, measure: str) -> dict[Cell, np.ndarray]:
 
 
 def summary(results: Results) -> str:
-    """A line per rule: its lowest and highest mean gain over `local`, most being honest or all but one lying."""
+    """A line per rule: its lowest and highest mean gain over `local`, with few liars and with all but one."""
     head = [f"{words}, {who}" for who in ("0 or 3 liars of 10", "9 of 10") for words in MEASURES.values()]
     head.remove("mean *own*, 9 of 10")  # of the one normal worker, which is the worst, too
     lines = [f"| | {' | '.join(head)} |", f"|---|{'---|' * len(head)}"]
