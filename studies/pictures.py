@@ -25,6 +25,7 @@ import claims
 import cooperation
 import numpy as np
 import systems
+import talking
 from blocks import DOCS, read_block
 
 from refimpl.attacks import ATTACKS
@@ -276,6 +277,7 @@ PICTURES = {
     ),
     "attacks": Picture(lambda path: attacks.draw(attacks.kept(), path), files("attacks.csv")),
     **{f"systems_{task}": systems_of(task) for task in ("spambase", "har", "mnist")},
+    "talking": Picture(lambda path: talking.draw(talking.kept(), path), files("talking.csv")),
     "scale": Picture(scale, lambda: [read_block(scale_page(), "scale")]),
     "convex_toy": Picture(
         convex_toy, lambda: [(ROOT / "examples" / "convex_toy.py").read_text(encoding="utf-8")]

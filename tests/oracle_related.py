@@ -18,6 +18,10 @@ class Net(NamedTuple):
     loss: Any  # (k, model) -> loss
     say: Any  # (rows) -> what is received in their place
     rows: list  # how many samples each has
+    labels: list = ()  # labels[k] of each; this and what follows is for oracle_talking
+    batch: list = ()  # batch[k]: the rows of the round
+    slope: Any = None  # (k, model, rows) -> gradient on these rows
+    risk: Any = None  # (k, model, rows) -> loss on these rows
 
     def others(self, k):
         return [l for l in self.hears[k] if l != k]

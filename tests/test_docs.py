@@ -113,7 +113,8 @@ def test_tables_of_runs_are_what_the_command_prints(command, argument, table, ca
 
 
 def test_every_csv_of_runs_has_a_table():
-    """But for those whose pages are written by studies/systems.py and studies/attacks.py."""
+    """But for those whose pages are written by studies/systems.py, attacks.py and talking.py."""
     shown = " ".join(argument for param in PRINTED for argument in param.values[:2])
-    files = {path.stem for path in (ROOT / "docs" / "results").glob("*.csv")} - {"systems", "attacks"}
+    by_studies = {"systems", "attacks", "talking"}
+    files = {path.stem for path in (ROOT / "docs" / "results").glob("*.csv")} - by_studies
     assert {name for name in files if f"/{name}." not in shown} == set()

@@ -4,6 +4,7 @@ from unittest import mock
 
 import numpy as np
 import oracle_related as oracle
+import oracle_talking
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from problems import MODEL, ROWS, cast, held_out, initial, local_data, sends, setting
@@ -36,8 +37,9 @@ SCREENING = [
         "ios",
         "geometric-median",
     ),
-    *("multi-krum", "bulyan"),
+    *("multi-krum", "bulyan", "skill-bar", "held-out-bar", "two-tracks"),
 ]
+WEIGHS = ("multi-task", "skill-bar", "held-out-bar", "two-tracks")
 
 
 # --- Against the oracles ------------------------------------------------------------------------------------
@@ -45,7 +47,15 @@ SCREENING = [
 
 def net_of(s, t, batch, signals):
     """What the oracles know of round t."""
-    data = [(s.X[k][batch[k]], s.y[k][batch[k]]) for k in range(len(s.graph))]
+
+    def some(k, rows):
+        return s.X[k][np.array(rows)], s.y[k][np.array(rows)]
+
+    def slope(k, w, rows):
+        return (MODEL.gradient(np.array(w), *some(k, rows)) + s.l2 * np.array(w)).tolist()
+
+    def risk(k, w, rows):
+        return float(MODEL.risk(np.array(w), *some(k, rows))) + s.l2 / 2 * sum(a * a for a in w)
 
     def say(rows, c=None):
         drawn = signals if signals is None or c is None else signals[:, c : c + 1]
@@ -56,10 +66,14 @@ def net_of(s, t, batch, signals):
         normal=s.normal.tolist(),
         f=len(s.attackers),
         eta=lambda k: mu(k, t),
-        grad=lambda k, w: (MODEL.gradient(np.array(w), *data[k]) + s.l2 * np.array(w)).tolist(),
-        loss=lambda k, w: float(MODEL.risk(np.array(w), *data[k])) + s.l2 / 2 * sum(a * a for a in w),
+        grad=lambda k, w: slope(k, w, batch[k]),
+        loss=lambda k, w: risk(k, w, batch[k]),
         say=say,
         rows=train.sizes(s),
+        labels=[y.tolist() for y in s.y],
+        batch=batch.tolist(),
+        slope=slope,
+        risk=risk,
     )
 
 
@@ -112,6 +126,9 @@ ORACLES = {
     "geometric-median": by_rows(lambda rows, f: oracle.weiszfeld(rows)),
     "multi-krum": by_rows(oracle.multi_krum),
     "bulyan": by_rows(oracle.bulyan),
+    "skill-bar": lambda net, t, x: (oracle_talking.skill_bar(net, x),),
+    "held-out-bar": lambda net, t, x: (oracle_talking.held_out_bar(net, x),),
+    "two-tracks": lambda net, t, x, a=None, b=None: oracle_talking.two_tracks(net, x, a or x, b or x),
 }
 
 
@@ -235,7 +252,8 @@ def test_what_an_optimiser_remembers_is_not_taken_for_what_a_system_does(name):
         result = run(name, 3, s._replace(optimizer="forgetful"))
     assert_array_equal(result.state.W, run(name, 3, s).state.W)
     assert_array_equal(result.state.memory[:2], 6)
-    assert_array_equal(result.state.memory[2:], run(name, 3, s).state.memory)
+    kept = run(name, 3, s).state.memory
+    assert_array_equal(result.state.memory[2 : 2 + len(kept)], kept)
 
 
 @pytest.mark.parametrize(("share", "counts"), [(None, {2, 3}), (0.5, {2}), (0.01, {1}), (1.0, {4, 5})])
@@ -275,7 +293,7 @@ def test_systems_run_under_train(name):
     s = setting(graph=graph_for(name), attackers=[1], attack="alie", rule="local")
     result = train.run(s, held_out(local_data()), initial(), 0, 2, related.engine(name))
     assert len(result.history["mean_own"]) == 2
-    assert bool(result.weights_at) == (name == "multi-task")
+    assert bool(result.weights_at) == (name in WEIGHS)
 
 
 def test_the_averages_of_multi_task_fit_any_number_of_parameters():

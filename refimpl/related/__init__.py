@@ -3,6 +3,7 @@
     systems.py       the table SYSTEMS, and engines of `train` that compute its rounds
     averaging.py     systems that average what they hear
     screening.py     systems that screen what they hear
+    talking.py       systems that look for a reason to listen: not of other papers, but trials of this project
     rounds.py        parts that the systems share, and the two orders of a round
     rules.py         rules for the models of a neighbourhood
     mixing.py        mixing matrices, and a compressor
@@ -16,10 +17,10 @@
 Each system is a round in the form of `algorithm.round_`, worker by worker and from one snapshot: (setting,
 state, batch, signals) -> SystemRound with the next `state`, the `weights` if it weighs, and all that is `sent`.
 `engine(name)` makes an engine of it, for `train.run`, with a schedule of graphs if need be. It uses all of a
-setting but rule and risk. What a system keeps besides the models is in slots of `State.memory` after the
-optimiser's, so a checkpoint is arrays only. Docstrings say which definition was taken where sources differ,
-and what is from memory, unverified: the text of most papers was not available (only abstracts and, for many,
-the authors' code).
+setting but the rule and, except in talking.py, the risk. What a system keeps besides the models is in slots of
+`State.memory` after the optimiser's, so a checkpoint is arrays only. Docstrings say which definition was taken
+where sources differ, and what is from memory, unverified: the text of most papers was not available (only
+abstracts and, for many, the authors' code).
 
 **Attackers** take part in all systems. They send what ATTACKS makes of what normal workers would send: of
 models, as everywhere; of momenta (dmsgd), biased models (sgp; their push-sum weight stays 1), compressed

@@ -40,6 +40,7 @@ from refimpl.related.screening import (
     multi_task,
     tv_penalty,
 )
+from refimpl.related.talking import TWO_ROWS, held_out_bar, skill_bar, two_tracks
 
 
 class System(NamedTuple):
@@ -333,5 +334,28 @@ SYSTEMS = {
         label="bulyan",
         needs=COUNT,
         requirements=(of_every_neighbourhood("4f + 2 neighbours", rules.require_bulyan),),
+    ),
+    "skill-bar": System(
+        round=skill_bar,
+        about="who explains 0.9 of what one does, 1 / risk; the mixture is checked",
+        reference="ours",
+        label="skill-bar",
+        needs="nothing",
+    ),
+    "held-out-bar": System(
+        round=held_out_bar,
+        about="who is no worse on rows held out, 1 / risk; the mixture is checked",
+        reference="ours",
+        label="held-out-bar",
+        needs="nothing",
+        requirements=(TWO_ROWS,),
+    ),
+    "two-tracks": System(
+        round=two_tracks,
+        about="local beside a skill bar of 0.8; the better on rows held out is used",
+        reference="ours",
+        label="two-tracks",
+        needs="nothing",
+        requirements=(TWO_ROWS,),
     ),
 }

@@ -22,6 +22,7 @@ from mutants import (
     related_vectors,
     specification,
     tailored,
+    talking,
     vectors,
 )
 
@@ -42,6 +43,7 @@ MUTANTS = [
         related,
         related_attacks,
         tailored,
+        talking,
         experiments,
         audit,
         vectors,
