@@ -271,6 +271,7 @@ def run(
             numbers = summary(*workers)
             if (weights := result.weights) is not None:
                 numbers |= trust_summary(s, to_host(weights))
+            numbers |= getattr(result, "counts", {})
             for name, value in numbers.items():
                 history.setdefault(name, []).append(value)
         if epoch == epochs:
