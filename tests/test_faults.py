@@ -5,11 +5,11 @@ import itertools
 
 import numpy as np
 import pytest
+import some_results
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
 from problems import GRAPHS, after, held_out, initial, local_data, sends, setting
-from some_results import result
 
 from refimpl import algorithm, faults, methods, train
 from refimpl.aggregate import RULES
@@ -45,7 +45,7 @@ def assert_same(found, expected):
 
 @given(probability, probability, st.integers(0, 5), st.integers(0, 10**6), st.sampled_from(list(GRAPHS)))
 def test_messages_arrive_along_the_graph_and_at_most_once(loss, late, crash, seed, graph):
-    """None from or to a crashed worker, but what it has sent late before; an old one only if no fresh one does."""
+    """None from or to a crashed worker, but what it sent late before; an old one only if no fresh one does."""
     graph = GRAPHS[graph]
     found = faults.draw(setting(graph=graph), loss, late, crash, ROUNDS, seed)
     others = ~np.eye(7, dtype=bool)
@@ -142,7 +142,7 @@ def test_if_all_is_lost_every_rule_is_local(options):
 def test_any_pattern_leaves_normal_parameters_finite_and_whoever_hears_nobody_local(
     rule, loss, late, crash, seed
 ):
-    """Whatever attackers send, if the rule can stand it: losses may take the majority that some of them need."""
+    """Whatever attackers send, if the rule can stand it: losses may take the majority that some need."""
     worst = 1e3 if rule in ("average", "medoid", "median") else np.nan
 
     def lie(place, own):
@@ -266,7 +266,7 @@ def test_no_faults_are_no_option():
 
 
 def test_the_table_says_how_often_too_few_arrived():
-    quiet, loud = result("median", "foe", 0, 0.5), result("krum", "foe", 0, 0.5)
+    quiet, loud = (some_results.result(rule, "foe", 0, 0.5) for rule in ("median", "krum"))
     assert tables.too_few([quiet, loud]) == ""
     c = loud.config
     loud.history["too_few"] = [0.25 * loud.rounds_per_epoch * c.epochs * (c.workers - c.attackers)]
