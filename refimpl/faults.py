@@ -148,7 +148,7 @@ def to(k: int, sent: Array) -> Array:
     return sent if sent.ndim == 2 else sent[k]
 
 
-def aggregation_step(s: Setting, k: int, senders: np.ndarray, W: Array, rows: Array) -> Any:
+def aggregation_step(s: Setting, k: int, senders: np.ndarray | list[int], W: Array, rows: Array) -> Any:
     """`algorithm.aggregation_step` of worker k that has the models W (n, d) of these senders, ascending.
 
     It is among them itself. None if its rule needs more of them.

@@ -15,7 +15,7 @@ from problems import initial, setting
 from test_peers import ROWS, cases, in_one_process, share
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "examples"))
-from mpi_peers import Channel
+from mpi_peers import open_channels
 
 from refimpl import peers
 
@@ -25,7 +25,7 @@ def by_mpi(comm, s, W, count):
     parts = peers.deal(len(W), comm.size)
     own, state, drawn = share(s, W, parts[comm.rank])
     hears = peers.channels(s)
-    channels = [Channel(comm, sends, parts, W, timeout=60) for sends in hears]
+    channels = open_channels(comm, s, hears, parts, W, timeout=60)
     for batch, signals in itertools.islice(drawn, count):
         state = peers.round_(own, parts[comm.rank], state, batch, signals, hears, *channels)
     for channel in channels:
