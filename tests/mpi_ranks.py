@@ -11,8 +11,8 @@ from pathlib import Path
 
 import numpy as np
 from mpi4py import MPI
-from problems import initial, setting
-from test_peers import ROWS, cases, in_one_process, share
+from problems import initial, sends, setting
+from test_peers import KNOWN, ROWS, away, cases, in_one_process, share
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "examples"))
 from mpi_peers import open_channels
@@ -36,11 +36,13 @@ def by_mpi(comm, s, W, count):
 
 def main():
     comm, count = MPI.COMM_WORLD, 0
-    for name, options in cases():
-        s, W = setting(ROWS, **options), initial(len(ROWS))
-        found, count = by_mpi(comm, s, W, count=3), count + 1
-        if comm.rank == 0 and not np.array_equal(found, in_one_process(s, W, count=3), equal_nan=True):
-            print("different:", name)
+    with sends(away, knows=KNOWN, per_receiver=True) as attack:
+        apart = {"attackers": [2, 7, 8], "attack": attack, "rule": "average"}
+        for name, options in [*cases(), ("a message per receiver", apart)]:
+            s, W = setting(ROWS, **options), initial(len(ROWS))
+            found, count = by_mpi(comm, s, W, count=3), count + 1
+            if comm.rank == 0 and not np.array_equal(found, in_one_process(s, W, count=3), equal_nan=True):
+                print("different:", name)
     if comm.rank == 0:
         print(f"{count} cases on {comm.size} ranks")
 

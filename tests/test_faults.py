@@ -6,7 +6,7 @@ import itertools
 import numpy as np
 import pytest
 import some_results
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
 from problems import GRAPHS, after, held_out, initial, local_data, sends, setting
@@ -71,6 +71,13 @@ def test_more_faults_are_those_of_before_and_others(seed, p, q, j, k):
     for t in range(1, ROUNDS + 1):
         assert not (faults.arrivals(many, s.graph, t).fresh & ~faults.arrivals(few, s.graph, t).fresh).any()
         assert not (faults.up(many, t) & ~faults.up(few, t)).any()
+
+
+def test_another_seed_loses_other_messages_and_stops_other_workers():
+    s = setting()
+    one, other = (faults.draw(s, 0.5, 0, 2, 50, seed) for seed in (0, 1))
+    assert not np.array_equal(one.down, other.down)
+    assert not np.array_equal(faults.sent(one, s.graph, 1)[0], faults.sent(other, s.graph, 1)[0])
 
 
 @pytest.mark.parametrize("rounds", [2, 3, 50])
@@ -138,7 +145,6 @@ def test_if_all_is_lost_every_rule_is_local(options):
 
 @given(st.sampled_from(list(RULES)), probability, probability, st.integers(0, 6), st.integers(0, 10**6))
 @example("krum", 0.1, 0.9, 0, 0)
-@settings(max_examples=40)
 def test_any_pattern_leaves_normal_parameters_finite_and_whoever_hears_nobody_local(
     rule, loss, late, crash, seed
 ):

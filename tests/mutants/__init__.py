@@ -3,16 +3,26 @@
 A row of a table is (what it does wrong, where it is patched in, as what, a function from the right thing to the
 wrong one, the tests that kill it ...). Only public names and entries of tables are patched.
 
-A file per room: `specification` (with train and released), `fast`, `related`, `experiments` (with draws and
-partitions), `audit`; `vectors`, `later_vectors` and `related_vectors` hold what a wrong port may do, and the
-cases of the test vectors that notice; `common` what all are written with. A mistake that the audit knows is
-taken from its variants, by its name (`known`). To add one: write the mistake and name the tests that should
-notice it; if there are none, write one.
+A file per room: `specification` (with train and released), `fast`, `faults` (with peers), `related`,
+`experiments` (with draws and partitions), `audit`; `vectors`, `later_vectors` and `related_vectors` hold what a
+wrong port may do, and the cases of the test vectors that notice; `common` what all are written with. A mistake
+that the audit knows is taken from its variants, by its name (`known`). To add one: write the mistake and name
+the tests that should notice it; if there are none, write one.
 """
 
 from typing import Any, NamedTuple
 
-from mutants import audit, experiments, fast, later_vectors, related, related_vectors, specification, vectors
+from mutants import (
+    audit,
+    experiments,
+    fast,
+    faults,
+    later_vectors,
+    related,
+    related_vectors,
+    specification,
+    vectors,
+)
 
 
 class Mutant(NamedTuple):
@@ -25,6 +35,16 @@ class Mutant(NamedTuple):
 
 MUTANTS = [
     Mutant(*row[:4], row[4:])
-    for table in (specification, fast, related, experiments, audit, vectors, later_vectors, related_vectors)
+    for table in (
+        specification,
+        fast,
+        faults,
+        related,
+        experiments,
+        audit,
+        vectors,
+        later_vectors,
+        related_vectors,
+    )
     for row in table.MUTANTS
 ]
