@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 
 import claims
 import cooperation
+import faults
 import numpy as np
 import systems
 from blocks import DOCS, read_block
@@ -273,6 +274,7 @@ PICTURES = {
     "cooperation": Picture(
         lambda path: cooperation.draw(read(cooperation.CSV), path), files("cooperation.csv")
     ),
+    "faults": Picture(lambda path: faults.draw(read(faults.CSV), path), files("faults.csv")),
     **{f"systems_{task}": systems_of(task) for task in ("spambase", "har", "mnist")},
     "scale": Picture(scale, lambda: [read_block(scale_page(), "scale")]),
     "convex_toy": Picture(

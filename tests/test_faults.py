@@ -54,6 +54,7 @@ def test_messages_arrive_along_the_graph_and_at_most_once(loss, late, crash, see
         fresh, old = faults.arrivals(found, graph, t)
         running = faults.up(found, t)
         assert fresh.diagonal().all()
+        assert_array_equal(fresh & others, faults.sent(found, graph, t)[0] & others & running[:, None])
         assert not (fresh & old).any()
         assert not ((fresh | old) & ~graph).any()
         assert not (fresh & others)[~running].any()
