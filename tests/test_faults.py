@@ -164,6 +164,17 @@ def test_any_pattern_leaves_normal_parameters_finite_and_whoever_hears_nobody_lo
         assert_array_equal(result.state.W[alone], result.local[alone])
 
 
+def test_losses_can_take_the_majority_that_a_rule_needs():
+    """Six of seven are honest; worker 5 hears the liar alone, whose message comes first of the two."""
+    with sends(lambda own: np.nan * own, knows=("own",)) as attack:
+        s = setting(rule="medoid", attack=attack)
+        batch, _ = next(train.Draws(s, initial(), 0))
+        W = initial()
+        W[1] = np.nan
+    assert np.isfinite(faults.aggregation_step(s, 5, [0, 1, 2, 5], W[[0, 1, 2, 5]], batch[5])[0]).all()
+    assert np.isnan(faults.aggregation_step(s, 5, [1, 5], W[[1, 5]], batch[5])[0]).all()
+
+
 @pytest.mark.parametrize("rule", RULES)
 @pytest.mark.parametrize("per_receiver", [False, True])
 def test_if_all_are_late_a_worker_hears_what_was_sent_in_the_round_before(rule, per_receiver):
