@@ -170,7 +170,7 @@ def exchange_times(rounds: int = 200) -> None:
         for _ in range(rounds):
             comm.Barrier()
             start = time.perf_counter()
-            channel({comm.rank: W[0]})
+            channel({(comm.rank, 1 - comm.rank): W[0]})
             times.append(1000 * (time.perf_counter() - start))
         found.append((W[0].nbytes, float(np.percentile(times, 25))))
     if comm.rank == 0:

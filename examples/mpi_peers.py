@@ -6,7 +6,8 @@
 Each process (rank) is one worker. It holds its own data and its own model, takes its local step, sends the
 result to its neighbours and to nobody else, weighs what it receives and combines it: `peers.round_`, which
 calls the functions of the specification. No rank holds W. The models that come out are those of a run in one
-process with --plain, bit for bit. With fewer ranks than workers, each rank holds several of them.
+process with --plain, bit for bit. With fewer ranks than workers, each rank holds several of them. With --loss P
+a message is dropped on arrival with probability P, the same ones as in one process.
 
 What a real network would not have: all ranks start from one file. Each reads it, deals it like all the others,
 keeps the rows of its own workers and forgets the rest before the first round. In the end rank 0 collects a few
@@ -22,13 +23,14 @@ import sys
 import time
 import traceback
 from argparse import Namespace
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from refimpl import algorithm, draws, peers, process, train
+from refimpl import algorithm, draws, faults, peers, process, train
 from refimpl.aggregate import RULES
 from refimpl.algorithm import Setting, State
 from refimpl.attacks import ATTACKS
@@ -49,6 +51,7 @@ from refimpl.experiments.run import Run, check
 from refimpl.experiments.run import prepare as prepared
 from refimpl.experiments.tasks import TASKS
 from refimpl.experiments.words import several
+from refimpl.faults import Faults
 
 # --- The network --------------------------------------------------------------------------------------------
 
@@ -67,26 +70,40 @@ class Channel:
     they wait for that. Then the models travel, in one call that is collective among neighbours.
     """
 
-    def __init__(self, comm: Any, sends: np.ndarray, parts: list[np.ndarray], W: np.ndarray, timeout: float):
-        """`sends` (N, N) says who sends to whom; parts[p] are the workers of rank p; W is for its shape."""
+    def __init__(
+        self,
+        comm: Any,
+        sends: np.ndarray,
+        parts: list[np.ndarray],
+        W: np.ndarray,
+        timeout: float,
+        each: bool = False,
+    ):
+        """`sends` (N, N) says who sends to whom, to `each` something else or the same to all.
+
+        parts[p] are the workers of rank p; W is for its shape.
+        """
         here, ranks = parts[comm.rank], [p for p in range(comm.size) if p != comm.rank]
-        self.out = {p: found for p in ranks if (found := peers.to_send(sends, here, parts[p]))}
-        self.into = {p: found for p in ranks if (found := peers.to_send(sends, parts[p], here))}
+        self.here = set(here.tolist())
+        self.out = {p: found for p in ranks if (found := peers.parcels(sends, here, parts[p], each))}
+        self.into = {p: found for p in ranks if (found := peers.parcels(sends, parts[p], here, each))}
         self.graph = comm.Create_dist_graph_adjacent(list(self.into), list(self.out))
         self.outgoing, self.incoming = (
             np.empty((sum(map(len, side.values())), W.shape[-1]), W.dtype) for side in (self.out, self.into)
         )
         self.timeout, self.waiting, self.exchanging, self.bytes = timeout, 0.0, 0.0, 0
 
-    def __call__(self, models: peers.Rows) -> peers.Rows:
-        """Hands each rank the models that it hears, and returns those that we hear, by worker."""
+    def __call__(self, mail: peers.Mail) -> peers.Mail:
+        """Hands each rank the models that it hears, and returns those that our workers hear."""
         start = time.perf_counter()
         self.meet()
         met = time.perf_counter()
-        self.exchange(models)
+        self.exchange(mail)
         self.waiting += met - start
         self.exchanging += time.perf_counter() - met
-        return dict(zip(itertools.chain(*self.into.values()), self.incoming.copy(), strict=True))
+        among_us = {pair: w for pair, w in mail.items() if pair[1] in self.here}
+        parcels = zip(itertools.chain(*self.into.values()), self.incoming.copy(), strict=True)
+        return among_us | {pair: w for parcel, w in parcels for pair in parcel}
 
     def meet(self) -> None:
         """Waits until all ranks that we hear from are there. Raises LostError with those that are not."""
@@ -96,12 +113,12 @@ class Channel:
         for call in told:
             call.Wait()  # an empty message leaves at once, whether or not somebody is there to read it
 
-    def exchange(self, models: peers.Rows) -> None:
+    def exchange(self, mail: peers.Mail) -> None:
         """Fills `incoming`. If somebody dies meanwhile, the others find out who when they meet again."""
-        for row, k in zip(self.outgoing, itertools.chain(*self.out.values()), strict=True):
-            row[:] = models[k]
+        for row, parcel in zip(self.outgoing, itertools.chain(*self.out.values()), strict=True):
+            row[:] = mail[parcel[0]]
         d = self.outgoing.shape[-1]
-        sizes = [[d * len(workers) for workers in side.values()] for side in (self.out, self.into)]
+        sizes = [[d * len(parcels) for parcels in side.values()] for side in (self.out, self.into)]
         call = self.graph.Ineighbor_alltoallv([self.outgoing, sizes[0]], [self.incoming, sizes[1]])
         try:
             self.wait(dict.fromkeys([*self.into, *self.out], call))
@@ -119,6 +136,15 @@ class Channel:
             time.sleep(PAUSE)
 
 
+def open_channels(
+    comm: Any, s: Setting, hears: peers.Channels, parts: list[np.ndarray], W: np.ndarray, timeout: float
+) -> list[Channel]:
+    """The channels of a setting, for models and for lies."""
+    each = ATTACKS[s.attack].per_receiver
+    lies = Channel(comm, hears.lies, parts, W, timeout, each)
+    return [Channel(comm, hears.models, parts, W, timeout), lies]
+
+
 # --- What a rank holds --------------------------------------------------------------------------------------
 
 
@@ -129,6 +155,7 @@ class Own(NamedTuple):
     W: np.ndarray  # (m, d), their initial parameters
     tests: list[tuple[np.ndarray, np.ndarray]]  # their test splits
     sizes: list[int]  # how many training rows each of all workers has
+    faults: Faults | None  # what is lost
 
 
 def own_share(whole: Run, workers: np.ndarray) -> Own:
@@ -142,7 +169,7 @@ def own_share(whole: Run, workers: np.ndarray) -> Own:
     )
     own = setting._replace(X=X, y=y)
     tasks.forget()
-    return Own(own, W[workers], tests, train.sizes(setting))
+    return Own(own, W[workers], tests, train.sizes(setting), whole.faults)
 
 
 Score = tuple[float, float]  # accuracy on its own test split, training loss
@@ -240,12 +267,13 @@ def run(comm: Any, config: Config, args: Namespace, share: Share) -> None:
     done = comm.allgather(set.intersection(*(usable(folder, k) for k in workers)))
     first = max(set.intersection(*done), default=0)
     state = load(folder, workers, first) if first else algorithm.start(s, own.W)
-    channels = [Channel(comm, sends, parts, own.W, args.timeout) for sends in hears]
+    channels = open_channels(comm, s, hears, parts, own.W, args.timeout)
     say(comm, f"{config.workers} workers on {several(comm.size, 'rank')}, round {first} of {last}")
     start = time.perf_counter()
     try:
         for drawn in itertools.islice(train.Draws(s, own.W, config.seed, own.sizes), first, last):
-            state = peers.round_(s, workers, state, *drawn, hears, *channels)
+            exchanges = lossy(own, state.t + 1, channels)
+            state = peers.round_(s, workers, state, *drawn, hears, *exchanges)
             if state.t % every == 0 or state.t == last:
                 save(folder, workers, state, every)
                 say(comm, f"round {state.t} of {last}")
@@ -254,6 +282,14 @@ def run(comm: Any, config: Config, args: Namespace, share: Share) -> None:
     seconds = (time.perf_counter() - start) / max(last - first, 1)
     report(comm, config, own, parts, evaluate(own, workers, state.W), cost(channels, seconds, last - first))
     say(comm, f"the models are in {folder}")
+
+
+def lossy(own: Own, t: int, channels: list[Channel]) -> Sequence[peers.Exchange]:
+    """The channels of round t, without what is lost in it."""
+    if not own.faults:
+        return channels
+    arrives = faults.arrivals(own.faults, own.setting.graph, t).fresh
+    return [peers.lossy(channel, arrives, own.setting.attackers) for channel in channels]
 
 
 def give_up(comm: Any, t: int, timeout: float, lost: dict[int, np.ndarray]) -> None:
@@ -347,6 +383,10 @@ def main(argv: list[str] | None = None) -> int:
             p.error(str(error))
         if config.released or args.protocol != "paper":
             p.error("--released: peers do as the paper says, and nothing else")
+        if config.late or config.crash:
+            p.error(
+                "--late, --crash: a message between peers is lost (--loss) or comes in time, and no peer stops"
+            )
     try:
         share = prepare(comm, config, args)
     except ValueError as error:

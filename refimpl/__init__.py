@@ -17,6 +17,7 @@ On top of it:
 engine.py     what computes the rounds of a run, and with which network
 train.py      rounds, epochs and evaluation, with any engine
 methods.py    what a name after --rules means: a rule, a rule as the released code has it, or a system
+faults.py     rounds in which messages are lost or late, and workers stop for a while
 peers.py      a round in a process that holds some of the workers
 released.py   what the authors' released code does differently
 process.py    how a command ends: by a signal, into a closed pipe, on a full disk

@@ -9,7 +9,7 @@ import numpy as np
 from refimpl.models import Layout
 
 # The position in this tuple is the spawn key of the stream: append, never reorder.
-STREAMS = ("partition", "init", "batches", "attackers", "attack", "graph")
+STREAMS = ("partition", "init", "batches", "attackers", "attack", "graph", "faults")
 
 
 def stream(seed: int, purpose: str, *child: int) -> np.random.Generator:

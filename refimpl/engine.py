@@ -14,7 +14,7 @@ class Engine(NamedTuple):
     step: Callable[..., Any]
     """(state, batch, signals) -> a result with the next `state` and the `weights`, (N, N) or None. An engine
     that keeps more than the state between rounds says in `resumable` of its result whether a new engine would
-    continue from here to the same bytes"""
+    continue from here to the same bytes, and one that counts something has it in `counts`, by name"""
     model: Model  # the run is evaluated with it
 
 

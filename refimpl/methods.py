@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from refimpl import related, released
+from refimpl import faults, related, released
 from refimpl.aggregate import RULES, Rule
 from refimpl.algorithm import Setting
 from refimpl.attacks import ATTACKS
@@ -22,6 +22,7 @@ from refimpl.fast import engine as fast_engine
 from refimpl.fast import parallel
 from refimpl.fast import released as fast_released
 from refimpl.fast.networks import batched
+from refimpl.faults import Faults
 from refimpl.related import SYSTEMS, Schedule, System
 from refimpl.released import DIFFERENCES
 from refimpl.train import bytes_to_neighbours
@@ -36,8 +37,8 @@ class Method(NamedTuple):
     rule: str  # of the setting: a name in RULES, or "" if the rounds are a system's own
     listens: bool  # does it need what the others send?
     kind: str  # methods of one kind take about as long as each other
-    engine: Callable[[Schedule | None], Build]
-    """(graph of each round, or None) -> what computes the rounds"""
+    engine: Callable[..., Build]
+    """(graph of each round, or None; what goes wrong, if it is a faulty one) -> what computes the rounds"""
     threads: Callable[[int], AbstractContextManager]
     """(number of threads) -> a context in which a run uses so many"""
     check: Callable[[Setting, Schedule | None, int], None]
@@ -54,13 +55,18 @@ def names() -> list[str]:
     return [*RULES, *(name for name in SYSTEMS if name not in RULES)]
 
 
-def find(name: str, differences: Differences = (), plain: bool = False) -> Method:
+def find(name: str, differences: Differences = (), plain: bool = False, faulty: bool = False) -> Method:
     """The method of that name with these differences of the released code; plain: as the specification has it.
 
-    Raises ValueError if there is none.
+    faulty: in a network that fails. Raises ValueError if there is none.
     """
     if name not in names():
         raise ValueError(f"unknown rule {name!r}, choose from {', '.join(names())}")
+    if faulty and (differences or name not in RULES):
+        what = "the released code" if differences else f"system {name}"
+        raise ValueError(f"{what} knows no loss, late or crash: needs a rule of the paper, and its protocol")
+    if faulty:
+        return with_faults(of_rule(name, (), plain), plain)
     if differences:  # without them, no run enters the module of the released code
         released.require_compatible(differences)
     in_round = tuple(difference for difference in differences if DIFFERENCES[difference].in_round)
@@ -125,6 +131,22 @@ def of_rule(name: str, in_round: tuple[str, ...], plain: bool) -> Method:
     )
 
 
+def with_faults(method: Method, plain: bool) -> Method:
+    """The rule where messages get lost: worker by worker, through the network of `fast` unless it is plain."""
+
+    def engine(schedule: Schedule | None, of_run: Faults) -> Build:
+        build = partial(faults.engine, faults=of_run)
+        return build if plain else on_fast_network(build)
+
+    modules = ("refimpl.faults",) if plain else ("refimpl.faults", "refimpl.fast.networks")
+    return method._replace(engine=engine, modules=modules)
+
+
+def on_fast_network(build: Build) -> Build:
+    """The same engine with the network of `fast`, if that has one."""
+    return lambda s: build(s._replace(model=batched(s.model) or s.model))
+
+
 # --- Systems ------------------------------------------------------------------------------------------------
 
 
@@ -134,7 +156,7 @@ def of_system(name: str, in_round: tuple[str, ...], plain: bool) -> Method:
     def engine(schedule: Schedule | None) -> Build:
         """The system's own engine, with the network of `fast` unless it is plain."""
         build = related.engine(name, schedule)
-        return build if plain else lambda s: build(s._replace(model=batched(s.model) or s.model))
+        return build if plain else on_fast_network(build)
 
     def check(s: Setting, schedule: Schedule | None, rounds: int) -> None:
         if in_round:

@@ -2,8 +2,8 @@
 
 It calls the two functions of the specification, `local_step` and `aggregation_step`, and needs nothing else but
 a way to hand models to neighbours, which is the caller's: examples/mpi_peers.py does it by MPI. If attackers
-hear all, every number is that of `algorithm.round_`, to the last bit. The specification does not know of this
-file.
+hear all, every number is that of `algorithm.round_`, to the last bit; if messages are lost, `lossy`, that of
+`faults.round_`. The specification does not know of this file.
 
 What a process knows of the workers that are not its own: who hears whom, who lies, how many rows each has, and
 the seed. So it can draw everybody's row numbers, by `train.Draws`, and use its own; they say nothing about what
@@ -15,14 +15,18 @@ from typing import NamedTuple
 
 import numpy as np
 
-from refimpl.algorithm import Setting, State, aggregation_step, local_step
+from refimpl.algorithm import Setting, State, local_step
 from refimpl.arrays import Array, quiet
-from refimpl.attacks import ATTACKS, View
-from refimpl.related.knowledge import require_models
+from refimpl.attacks import ATTACKS, EVERYBODY, View
+from refimpl.faults import aggregation_step
+from refimpl.related.knowledge import require_known_to_peers
 
 HEAR = ("all", "graph")
+OF_OTHERS = {"attackers", "honest", "heard"}  # what an attack may know for which it has to listen to all
 Rows = dict[int, Array]  # models (d,) by the number of the worker that they come from
-Exchange = Callable[[Rows], Rows]  # hands over our workers' rows, returns what they hear from elsewhere
+Pair = tuple[int, int]  # sender, receiver
+Mail = dict[Pair, Array]  # models (d,)
+Exchange = Callable[[Mail], Mail]  # hands over what our workers send, returns what they are sent
 
 
 class Channels(NamedTuple):
@@ -40,13 +44,13 @@ def channels(s: Setting, hear: str = "all") -> Channels:
 
     An attack that knows only its own model needs no more than the graph. The paper's others, FoE and ALIE, know
     all honest models here (see `attacks`): on a sparse graph that takes channels which the graph does not have.
-    Raises ValueError if an attacker would hear no normal worker, or would have to know more than models.
+    Raises ValueError if an attacker would hear no normal worker, or would have to know more than peers can.
     """
-    require_models(s.attack)
+    require_known_to_peers(s.attack)
     N, lying = len(s.graph), np.zeros(len(s.graph), dtype=bool)
     lying[s.attackers] = True
     others = s.graph & ~np.eye(N, dtype=bool)
-    spies = hear == "all" and not {"attackers", "honest"}.isdisjoint(ATTACKS[s.attack].knows)
+    spies = hear == "all" and not OF_OTHERS.isdisjoint(ATTACKS[s.attack].knows)
     heard = ~np.eye(N, dtype=bool) & lying if spies else others & lying  # by attackers, at [from, to]
     for a in s.attackers:
         if not (heard[:, a] & ~lying).any():
@@ -61,9 +65,20 @@ def deal(workers: int, processes: int) -> list[np.ndarray]:
     return np.array_split(np.arange(workers), processes)
 
 
-def to_send(channel: np.ndarray, here: np.ndarray, there: np.ndarray) -> list[int]:
-    """The workers `here` that somebody `there` hears, ascending."""
-    return [int(k) for k in here if channel[k, there].any()]
+def parcels(channel: np.ndarray, here: np.ndarray, there: np.ndarray, each: bool = False) -> list[list[Pair]]:
+    """The pairs of a sender `here` and a receiver `there`, ascending, together if they share a message.
+
+    All receivers share that of a sender, unless the sender has one for `each`.
+    """
+    pairs = [[(k, to) for to in there.tolist() if channel[k, to]] for k in here.tolist()]
+    return [[pair] for some in pairs for pair in some] if each else [some for some in pairs if some]
+
+
+def lossy(exchange: Exchange, arrives: np.ndarray, attackers: np.ndarray) -> Exchange:
+    """The exchange without what does not arrive, by `arrives` at [to, from]; attackers hear everything."""
+    return lambda mail: {
+        (k, to): w for (k, to), w in exchange(mail).items() if arrives[to, k] or to in attackers
+    }
 
 
 @quiet
@@ -86,24 +101,53 @@ def round_(
     for i, k in enumerate(workers.tolist()):  # local learning step
         _, w_hat[k], memory[:, i] = local_step(s, k, state.W[i], state.memory[:, i], batch[k], t)
 
-    heard = w_hat | exchange_models(w_hat)
-    lies = {a: lie(s, a, hears.models, heard, signals) for a in s.attackers.tolist() if a in w_hat}
-    sent = heard | lies | exchange_lies(lies)
+    heard = {k: {k: w} for k, w in w_hat.items()}  # by receiver, then by sender
+    for (k, to), w in exchange_models(addressed(w_hat, hears.models)).items():
+        heard[to][k] = w
+    liars = [a for a in s.attackers.tolist() if a in w_hat]
+    for (a, to), w in exchange_lies(lies(s, liars, hears, heard, signals, state)).items():
+        heard[to][a] = w
 
     W = np.stack(list(w_hat.values()))  # attackers do not aggregate: they go on from their own local step
     for i, k in enumerate(workers.tolist()):  # model aggregation step
-        if k not in lies:
-            W[i], _, _ = aggregation_step(s, k, rows(sent, s.neighbourhood(k)[0].tolist()), batch[k])
+        if k not in liars:
+            senders = sorted(heard[k])
+            made = aggregation_step(s, k, senders, rows(heard[k], senders), batch[k])
+            W[i] = made[0] if made else W[i]  # with losses, there may be too few for the rule
     return State(W, memory, t)
 
 
-def lie(s: Setting, a: int, models: np.ndarray, heard: Rows, signals: Array | None) -> Array:
+def addressed(models: Rows, channel: np.ndarray) -> Mail:
+    """The models, each for all to whom the channel leads from its worker."""
+    return {(k, int(to)): w for k, w in models.items() for to in np.flatnonzero(channel[k])}
+
+
+def lies(
+    s: Setting, liars: list[int], hears: Channels, heard: dict[int, Rows], signals: Array | None, state: State
+) -> Mail:
+    """What these attackers send to their normal neighbours, of what each of them has heard."""
+    if ATTACKS[s.attack].per_receiver:
+        pairs = [(a, int(to)) for a in liars for to in np.flatnonzero(hears.lies[a])]
+        return {(a, to): lie(s, a, hears.models, heard[a], signals, state, to) for a, to in pairs}
+    to_all = {a: lie(s, a, hears.models, heard[a], signals, state) for a in liars}
+    return addressed(to_all, hears.lies)
+
+
+def lie(
+    s: Setting,
+    a: int,
+    models: np.ndarray,
+    heard: Rows,
+    signals: Array | None,
+    state: State | None = None,
+    receiver: int = EVERYBODY,
+) -> Array:
     """What attacker a sends, (d,): the attack, with the models that it hears and its own."""
     known = np.union1d(np.flatnonzero(models[:, a]), a)
     liars = np.isin(known, s.attackers)
     own, honest = known[liars].tolist(), known[~liars].tolist()
     mine = signals if signals is None else signals[np.searchsorted(s.attackers, own)]
-    view = View(None, None, None, rows(heard, own), rows(heard, honest), known[~liars], mine)
+    view = View(s, state, None, rows(heard, own), rows(heard, honest), known[~liars], mine, receiver)
     made = ATTACKS[s.attack].made_from(view)
     return made if made.ndim == 1 else made[own.index(a)]
 

@@ -283,6 +283,7 @@ def run(
             numbers = summary(*workers) | backdoor_success(s, test, result.state.W, model)
             if (weights := result.weights) is not None:
                 numbers |= trust_summary(s, to_host(weights))
+            numbers |= getattr(result, "counts", {})
             for name, value in numbers.items():
                 history.setdefault(name, []).append(value)
         if epoch == epochs:

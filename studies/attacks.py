@@ -21,7 +21,7 @@ from blocks import DOCS, write_blocks
 
 from refimpl.aggregate import RULES
 from refimpl.attacks import ATTACKS
-from refimpl.experiments import cli
+from refimpl.experiments import cli, runner
 from refimpl.experiments.config import Config
 from refimpl.experiments.figures import COLOURS, MARKERS, drawing
 from refimpl.experiments.options import Parser, parse, whole_number
@@ -109,7 +109,7 @@ def run(task: str, folder: Path, jobs: int) -> None:
     """Computes what the CSV lacks, and adds it."""
     if todo := missing(task, read(CSV) if CSV.exists() else []):
         folder.mkdir(parents=True, exist_ok=True)
-        cli.run_grid(todo, folder, jobs, None, 1)
+        runner.run_grid(todo, folder, jobs, None, 1)
         systems.collect([folder], CSV)
 
 

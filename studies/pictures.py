@@ -23,6 +23,7 @@ from typing import Any, NamedTuple
 import attacks
 import claims
 import cooperation
+import faults
 import numpy as np
 import systems
 import talking
@@ -276,6 +277,7 @@ PICTURES = {
         lambda path: cooperation.draw(read(cooperation.CSV), path), files("cooperation.csv")
     ),
     "attacks": Picture(lambda path: attacks.draw(attacks.kept(), path), files("attacks.csv")),
+    "faults": Picture(lambda path: faults.draw(read(faults.CSV), path), files("faults.csv")),
     **{f"systems_{task}": systems_of(task) for task in ("spambase", "har", "mnist")},
     "talking": Picture(lambda path: talking.draw(talking.kept(), path), files("talking.csv")),
     "scale": Picture(scale, lambda: [read_block(scale_page(), "scale")]),

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import numpy as np
 from mpi4py import MPI
-from problems import initial, setting
-from test_peers import ROWS, cases, in_one_process, share
+from problems import initial, sends, setting
+from test_peers import KNOWN, ROWS, away, cases, in_one_process, share
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "examples"))
-from mpi_peers import Channel
+from mpi_peers import open_channels
 
 from refimpl import peers
 
@@ -25,7 +25,7 @@ def by_mpi(comm, s, W, count):
     parts = peers.deal(len(W), comm.size)
     own, state, drawn = share(s, W, parts[comm.rank])
     hears = peers.channels(s)
-    channels = [Channel(comm, sends, parts, W, timeout=60) for sends in hears]
+    channels = open_channels(comm, s, hears, parts, W, timeout=60)
     for batch, signals in itertools.islice(drawn, count):
         state = peers.round_(own, parts[comm.rank], state, batch, signals, hears, *channels)
     for channel in channels:
@@ -36,11 +36,13 @@ def by_mpi(comm, s, W, count):
 
 def main():
     comm, count = MPI.COMM_WORLD, 0
-    for name, options in cases():
-        s, W = setting(ROWS, **options), initial(len(ROWS))
-        found, count = by_mpi(comm, s, W, count=3), count + 1
-        if comm.rank == 0 and not np.array_equal(found, in_one_process(s, W, count=3), equal_nan=True):
-            print("different:", name)
+    with sends(away, knows=KNOWN, per_receiver=True) as attack:
+        apart = {"attackers": [2, 7, 8], "attack": attack, "rule": "average"}
+        for name, options in [*cases(), ("a message per receiver", apart)]:
+            s, W = setting(ROWS, **options), initial(len(ROWS))
+            found, count = by_mpi(comm, s, W, count=3), count + 1
+            if comm.rank == 0 and not np.array_equal(found, in_one_process(s, W, count=3), equal_nan=True):
+                print("different:", name)
     if comm.rank == 0:
         print(f"{count} cases on {comm.size} ranks")
 

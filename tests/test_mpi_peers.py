@@ -19,7 +19,7 @@ from test_peers import cases
 
 from refimpl import algorithm, train
 from refimpl.experiments import tasks
-from refimpl.experiments.run import prepare
+from refimpl.experiments.run import compute, prepare
 
 ROOT = Path(__file__).parents[1]
 EXAMPLE = ROOT / "examples" / "mpi_peers.py"
@@ -145,7 +145,7 @@ def expected(**changes):
 def test_ranks_compute_what_one_process_does(ranks):
     status, out, err = finished(mpiexec(ranks, ROOT / "tests" / "mpi_ranks.py"))
     assert status == 0, err
-    assert out.splitlines() == [f"{len(list(cases()))} cases on {ranks} ranks"]
+    assert out.splitlines() == [f"{len(list(cases())) + 1} cases on {ranks} ranks"]
 
 
 @needs_mpi
@@ -161,6 +161,18 @@ def test_the_example_trains_spambase_and_counts_its_bytes(tmp_path):
         [str(p), "1", str(9 * 8 * 1202), str(9 * 8 * 1202)] for p in range(10)
     ]
     assert all(float(number) > 0 for row in table for number in row[4:])
+
+
+@needs_mpi
+@pytest.mark.parametrize("ranks", [4, 10])
+def test_messages_that_are_lost_between_ranks_are_those_of_one_process(tmp_path, ranks):
+    command = peers_command(tmp_path, "--rule", "krum", "--epochs", "1", "--loss", "0.1")
+    status, _, err = finished(mpiexec(ranks, *command))
+    assert status == 0, err
+    whole = prepare(config(rule="krum", batch_size=40, loss=0.1))
+    result = compute(whole)
+    np.testing.assert_array_equal(models(tmp_path)[0], result.W)
+    assert 0 < result.history["too_few"][-1] < 7 * whole.rounds
 
 
 @needs_proc
@@ -224,6 +236,7 @@ def test_ranks_that_wait_in_vain_say_for_whom(tmp_path):
         (["--rule", "mine"], "invalid choice: 'mine'"),
         (["--graph", "nosuch"], "unknown graph 'nosuch'"),
         (["--protocol", "released"], "--released: peers do as the paper says"),
+        (["--late", "0.1"], "--late, --crash: a message between peers is lost (--loss) or comes in time"),
     ],
 )
 def test_what_cannot_be_run_is_refused_in_one_line(tmp_path, options, reason):

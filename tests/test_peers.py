@@ -5,19 +5,22 @@ import threading
 
 import numpy as np
 import pytest
-from problems import GRAPHS, PAPERS, after, cast, diminishing, initial, setting
+from problems import GRAPHS, after, cast, diminishing, initial, sends, setting
 
-from refimpl import algorithm, graphs, peers, train
+from refimpl import algorithm, faults, graphs, peers, train
 from refimpl.aggregate import RULES
+from refimpl.attacks import ATTACKS
+from refimpl.related.knowledge import TO_PEERS
 
 ROWS = [7, 4, 9, 5, 8, 4, 6, 5, 7, 6]  # of ten workers
+POSSIBLE = [name for name, attack in ATTACKS.items() if TO_PEERS.issuperset(attack.knows)]
 
 
 def cases():
-    """(name, options of a setting): every rule against every attack, on the complete graph and a sparse one."""
+    """(name, options of a setting): every rule against every attack that peers can carry out, on two graphs."""
     sparse = graphs.random_regular(10, 4, np.random.default_rng(1))
     for (where, graph), rule, attack in itertools.product(
-        {"complete": graphs.complete(10), "sparse": sparse}.items(), RULES, PAPERS
+        {"complete": graphs.complete(10), "sparse": sparse}.items(), RULES, POSSIBLE
     ):
         liars = [2, 7, 8] if where == "complete" else [2]
         options = {"graph": graph, "attackers": liars, "rule": rule, "attack": attack}
@@ -44,37 +47,42 @@ def in_one_process(s, W, count):
 class Post:
     """Delivers between threads what a channel lets through."""
 
-    def __init__(self, sends, parts):
-        self.sends, self.parts = sends, parts
+    def __init__(self, sends, parts, each=False):
+        self.parcels = [[peers.parcels(sends, here, there, each) for here in parts] for there in parts]
         self.barrier, self.boxes = threading.Barrier(len(parts)), [None] * len(parts)
         self.carried = 0  # models
 
     def of(self, p):
-        return lambda models: self.exchange(p, models)
+        return lambda mail: self.exchange(p, mail)
 
-    def exchange(self, p, models):
-        self.boxes[p] = models
+    def exchange(self, p, mail):
+        self.boxes[p] = mail
         self.barrier.wait(timeout=60)
-        others = [q for q in range(len(self.parts)) if q != p]
-        heard = {
-            k: self.boxes[q][k].copy()
-            for q in others
-            for k in peers.to_send(self.sends, self.parts[q], self.parts[p])
-        }
+        heard = {}
+        for q, parcels in enumerate(self.parcels[p]):
+            heard |= {pair: self.boxes[q][parcel[0]].copy() for parcel in parcels for pair in parcel}
+            self.carried += len(parcels) if q != p else 0
         self.barrier.wait(timeout=60)
-        self.carried += len(heard)
         return heard
 
 
-def by_threads(s, W, count, processes, hear="all"):
-    """W after `count` rounds, and the two posts."""
+def by_threads(s, W, count, processes, hear="all", lost=None):
+    """W after `count` rounds, and the two posts; `lost` are the faults, if there are any."""
     parts, hears = peers.deal(len(W), processes), peers.channels(s, hear)
-    posts, final = [Post(sends, parts) for sends in hears], [None] * processes
+    posts = [Post(hears.models, parts), Post(hears.lies, parts, ATTACKS[s.attack].per_receiver)]
+    final = [None] * processes
+
+    def exchanges(p, t):
+        all_of_it = [post.of(p) for post in posts]
+        if lost is None:
+            return all_of_it
+        arrives = faults.arrivals(lost, s.graph, t).fresh
+        return [peers.lossy(exchange, arrives, s.attackers) for exchange in all_of_it]
 
     def work(p):
         own, state, drawn = share(s, W, parts[p])
         for batch, signals in itertools.islice(drawn, count):
-            state = peers.round_(own, parts[p], state, batch, signals, hears, *(post.of(p) for post in posts))
+            state = peers.round_(own, parts[p], state, batch, signals, hears, *exchanges(p, state.t + 1))
         final[p] = state.W
 
     threads = [threading.Thread(target=work, args=(p,)) for p in range(processes)]
@@ -86,7 +94,7 @@ def by_threads(s, W, count, processes, hear="all"):
 
 
 @pytest.mark.parametrize("processes", [10, 4])
-@pytest.mark.parametrize("attack", PAPERS)
+@pytest.mark.parametrize("attack", POSSIBLE)
 @pytest.mark.slow
 def test_processes_compute_what_one_does(attack, processes):
     for name, options in cases():
@@ -146,6 +154,55 @@ def test_an_attacker_without_a_normal_neighbour_is_refused():
     with pytest.raises(ValueError, match="attacker 0 hears no normal worker"):
         peers.channels(s, "graph")
     assert peers.channels(s, "all").models[2:, 0].all()
+
+
+# --- A message per receiver, and losses ---------------------------------------------------------------------
+
+
+def away(own, place, turn, heard, liars, receiver, who, graph):
+    """Something else for each receiver, from all that a peer can know beside models of all."""
+    return heard.mean(axis=0) - (1 + place) * (own - receiver) / (turn + liars + len(who) + graph[place].sum())
+
+
+KNOWN = ("own", "place", "round", "heard", "liars", "receiver", "workers", "graph")
+
+
+@pytest.mark.parametrize("one_message", [False, True])
+@pytest.mark.parametrize("processes", [7, 3])
+@pytest.mark.parametrize("graph", GRAPHS)
+def test_an_attack_may_send_every_receiver_something_else(graph, processes, one_message):
+    with sends(
+        lambda own, *known: away(own.mean(axis=0) if one_message else own, *known),
+        knows=("attackers" if one_message else "own", *KNOWN[1:]),
+        per_receiver=True,
+        one_message=one_message,
+    ) as attack:
+        s, W = setting(graph=GRAPHS[graph], attackers=(1, 4), attack=attack, rule="average"), initial()
+        made, posts = by_threads(s, W, 3, processes)
+        np.testing.assert_array_equal(made, in_one_process(s, W, 3))
+    assert processes < 7 or posts[1].carried == 3 * (s.graph[[1, 4]].sum() - 2 * (1 + s.graph[1, 4]))
+
+
+@pytest.mark.parametrize("name", ["risk", "gradient", "own_risk", "outcome", "before"])
+def test_an_attack_that_knows_what_no_peer_does_is_refused(name):
+    with (
+        sends(lambda known: 0, knows=(name,), per_receiver=True) as attack,
+        pytest.raises(ValueError, match="a peer knows models, who hears whom and the round, but hostile knows"),
+    ):
+        peers.channels(setting(attack=attack))
+
+
+@pytest.mark.parametrize("per_receiver", [False, True])
+@pytest.mark.parametrize("processes", [7, 3])
+@pytest.mark.parametrize("rule", ["adaptive", "krum", "median"])
+def test_losses_between_processes_are_those_in_one(rule, processes, per_receiver):
+    knows = ("honest", "place" if per_receiver else "counts")
+    with sends(lambda honest, other: -honest.mean(axis=0), knows=knows, per_receiver=per_receiver) as attack:
+        s, W = setting(rule=rule, attack=attack), initial()
+        lost = faults.draw(s, 0.3, 0, 0, 5, 0)
+        expected = after(s, 5, engine=lambda s: faults.engine(s, lost))
+        np.testing.assert_array_equal(by_threads(s, W, 5, processes, lost=lost)[0], expected.state.W)
+    assert (expected.state.too_few > 0) == (rule == "krum")
 
 
 def test_workers_are_dealt_evenly_and_every_process_has_one():

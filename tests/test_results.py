@@ -137,7 +137,7 @@ def test_a_csv_file_may_be_older_than_an_option_that_has_a_default(tmp_path):
 
 def test_a_number_that_is_lost_or_not_known_is_an_empty_cell():
     row = as_row(replace(losing("krum", "foe", 0, None), bytes_per_round=float("nan"), rounds_per_epoch=0))
-    empty = {"attacker_weight", "passing", "backdoor_success", "graph_schedule", "released"}
+    empty = {"attacker_weight", "passing", "backdoor_success", "too_few", "graph_schedule", "released"}
     assert {name for name, value in row.items() if value == ""} == empty | {
         "highest_loss", "bytes_per_round", "rounds_per_epoch"
     }  # fmt: skip
@@ -165,7 +165,7 @@ def test_other_columns_are_refused_in_a_line(tmp_path, capsys):
 @pytest.mark.parametrize(
     ("damage", "said"),
     [
-        (lambda text: text[:-80], "runs.csv needs 38 cells in each row, got others in row 2"),
+        (lambda text: text[:-80], "runs.csv needs 42 cells in each row, got others in row 2"),
         (lambda text: text.replace("\n", ",more\n").replace("entries,more", "entries"), "got others in row 1"),
         (lambda text: text + "\udcff", "runs.csv needs to be a CSV file, got 'utf-8' codec can't decode"),
         (lambda text: text + '"' + "x" * 200_000, "runs.csv needs to be a CSV file, got field larger than"),

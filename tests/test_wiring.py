@@ -10,7 +10,7 @@ from numpy.testing import assert_array_equal
 from problems import sent_by
 
 from data_loaders.partition import PARTITIONS
-from refimpl import algorithm, arrays, models, train
+from refimpl import algorithm, arrays, faults, models, train
 from refimpl.aggregate import RULES
 from refimpl.attacks import ATTACKS
 from refimpl.engine import Engine
@@ -71,6 +71,11 @@ def enclosed(function, name):
     return dict(zip(function.__code__.co_freevars, function.__closure__ or ()))[name].cell_contents
 
 
+def faults_of(s):
+    """What goes wrong in a plain run, without anything unless it was asked for."""
+    return getattr(s.engine, "keywords", {}).get("faults", faults.Faults(0, 0, np.zeros((10, 2)), 0))
+
+
 # A value that is not the default, and what shows that it has arrived. A new field needs a line here.
 FIELDS = {
     "task": ("another", lambda s: s.setting.model.layout.size == 57 * 3 + 3 + 3 * 2 + 2 == s.W.shape[1]
@@ -93,6 +98,9 @@ FIELDS = {
                  and s.engine.keywords == {"differences": ("lower-median",)}),
     "l2": (0.25, lambda s: s.setting.l2 == 0.25),
     "graph_schedule": ("every:4", lambda s: enclosed(s.engine, "schedule") is not None),
+    "loss": (0.3, lambda s: faults_of(s).loss == 0.3),
+    "late": (0.3, lambda s: faults_of(s).late == 0.3),
+    "crash": (2, lambda s: (faults_of(s).down > 0).sum() == 4),
     "plain": (True, lambda s: s.engine is train.plain),
     "gpu": (True, lambda s: {type(a) for a in arrays_of(s)} == {strict_device.ndarray}),
     "device": (3, lambda s: s.devices == [3]),
@@ -106,9 +114,8 @@ def test_no_field_of_a_configuration_is_left_out():
 @pytest.mark.parametrize("field", FIELDS)
 def test_a_field_reaches_what_it_configures(field):
     value, arrived = FIELDS[field]
-    default = {"device": config(gpu=True), "graph_schedule": config(rule="d-psgd", plain=True)}.get(
-        field, CONFIG
-    )
+    others = {"device": config(gpu=True), "graph_schedule": config(rule="d-psgd", plain=True)}
+    default = (others | dict.fromkeys(("loss", "late", "crash"), config(plain=True))).get(field, CONFIG)
     assert getattr(default, field) != value
     assert not arrived(seen(default))
     assert arrived(seen(dataclasses.replace(default, **{field: value})))

@@ -132,6 +132,22 @@ SPAMBASE = {
     "--l2: needs a number of 0 or more, got nan": ["--l2 nan"],
     "--l2: needs a number of 0 or more, got inf": ["--l2 inf"],
     "--l2: needs a number of 0 or more, got little": ["--l2 little"],
+    "--loss: needs a probability, 0 to 1, got 1.1": ["--loss 1.1"],
+    "--loss: needs a probability, 0 to 1, got -0.1": ["--loss -0.1", "--loss=-0.1"],
+    "--late: needs a probability, 0 to 1, got nan": ["--late nan"],
+    "--late: needs a probability, 0 to 1, got 10%": ["--late 10%"],
+    "--late: expected one argument": ["--late"],
+    "--crash: needs a whole number, 0 or more, got -1": ["--crash -1"],
+    "--crash: needs a whole number, 0 or more, got 0.5": ["--crash 0.5"],
+    "needs as many normal workers as crash, got 8 for 7": [f"{SOME} --crash 8"],
+    "a worker that crashes and comes back needs 2 rounds or more, got 1": [
+        f"{SOME} --crash 1 --epochs 1 --batch-size 1000"
+    ],
+    "the released code knows no loss, late or crash": [
+        f"{SOME} --protocol released --loss 0.1",
+        f"{SOME} --released adam --crash 1",
+    ],
+    "system sgp knows no loss, late or crash": ["--rules sgp --loss 0.1", "--rules adaptive sgp --late 1"],
     "--released: invalid choice: 'nonsense'": ["--released nonsense", "--released adam nonsense"],
     "--released: expected at least one argument": ["--released"],
     "--released: a difference of the released code is on or off, got sigmoid-outputs twice": [

@@ -18,11 +18,12 @@ from refimpl import train
 from refimpl.algorithm import State
 from refimpl.arrays import to_host
 from refimpl.experiments.atomic import set_aside, write
+from refimpl.faults import Underway
 from refimpl.process import reason, say
 from refimpl.released import Averaging
 
 EVERY = 20  # seconds
-STATES: dict[str, Any] = {state.__name__: state for state in (State, Averaging)}
+STATES: dict[str, Any] = {state.__name__: state for state in (State, Averaging, Underway)}
 
 
 def path_of(result: Path) -> Path:

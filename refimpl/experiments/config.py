@@ -31,6 +31,9 @@ class Config:
     released: tuple[str, ...] = ()  # names in `released.DIFFERENCES`
     l2: float = 0.0
     graph_schedule: str | tuple[Edges, ...] = ""  # for systems: for `schedules.build`; "": none
+    loss: float = 0.0  # for `faults.draw`, as the next two
+    late: float = 0.0
+    crash: int = 0
     plain: bool = False  # run the specification itself
     gpu: bool = False
     device: int = 0  # which GPU
@@ -47,6 +50,11 @@ class Config:
     def name(self) -> str:
         """The run's name among those of a command: adaptive_alie_seed0."""
         return f"{self.rule}_{self.attack}_seed{self.seed}"
+
+    @property
+    def faulty(self) -> bool:
+        """Whether anything may go wrong in the network."""
+        return bool(self.loss or self.late or self.crash)
 
     @property
     def liars(self) -> int:

@@ -151,6 +151,17 @@ def number(or_zero: bool = False) -> Any:
     return parse
 
 
+def probability(text: str) -> float:
+    """A number from 0 to 1."""
+    try:
+        value = parse_number(text, float)
+    except ValueError:
+        value = math.nan
+    if not 0 <= value <= 1:
+        raise argparse.ArgumentTypeError(f"needs a probability, 0 to 1, got {format_typed(text)}")
+    return value
+
+
 def address(text: str) -> str:
     """The host and port of a Dask scheduler, which is reached by TCP."""
     host, _, port = text.removeprefix("tcp://").rpartition(":")
@@ -246,6 +257,11 @@ def network(group: Any) -> None:
     changes = "how it changes from round to round, or a file of edges"
     add("--graph-schedule", metavar="S", default="", help=changes)
     choice(group, "--partition", PARTITIONS, "how the rows are dealt to the workers")
+    likely: dict[str, Any] = {"type": probability, "metavar": "P", "default": 0.0}
+    add("--loss", help="the probability that a message is lost", **likely)
+    add("--late", help="the probability that one comes a round late", **likely)
+    stop = "how many normal workers stop for a while and come back"
+    add("--crash", type=whole_number(0), metavar="K", default=0, help=stop)
 
 
 def learning(group: Any) -> None:

@@ -21,6 +21,7 @@ from refimpl.experiments.config import Config
 from refimpl.experiments.contents import sha256
 from refimpl.experiments.fingerprint import Origin, origin_of
 from refimpl.experiments.registry import TABLES
+from refimpl.experiments.tasks import method_of
 from refimpl.released import combined, differences_of
 
 FORMAT = 2  # of the JSON files
@@ -116,7 +117,7 @@ def is_run(content: Any) -> bool:
 
 FIELDS = {field.name: field.type for field in fields(Config)}
 OPTIONAL = [field.name for field in fields(Config) if field.default is not MISSING]
-MAY_LACK = [*OPTIONAL, "backdoor_success", "entries"]  # columns of older files
+MAY_LACK = [*OPTIONAL, "backdoor_success", "too_few", "entries"]  # columns of older files
 SETTING = [name for name in FIELDS if name not in ("rule", "attack", "seed", "gpu", "device", "plain")]
 TOGETHER = [*SETTING, "data"]  # what the runs of one table agree in
 IDENTITY = [
@@ -126,7 +127,7 @@ IDENTITY = [
     "seed",
 ]  # what tells a run from all others, whatever it was computed on
 MEASURES = ("worst_own", "mean_own", "worst_whole", "mean_whole", "highest_loss", "mean_loss")
-NUMBERS = (*MEASURES, "not_finite", "attacker_weight", "passing", "backdoor_success")
+NUMBERS = (*MEASURES, "not_finite", "attacker_weight", "passing", "backdoor_success", "too_few")
 COSTS = ("rounds_per_epoch", "bytes_per_round", "seconds")
 COLUMNS = [*FIELDS, *NUMBERS, *COSTS, "data", "version", "code", "entries"]
 
@@ -316,7 +317,7 @@ def versions(group: Results) -> int:
     digests = defaultdict[Any, set[str]](set)
     for run in group:
         c = run.config
-        digests[methods.find(c.rule, c.released, c.plain).modules].add(run.code)
+        digests[method_of(c).modules].add(run.code)
         digests[identity(run, [kind for kind in TABLES if kind in FIELDS])].add(run.entries)
     return max(map(len, digests.values()))
 

@@ -16,7 +16,7 @@ from refimpl.arrays import Array
 from refimpl.draws import rounds_per_epoch
 from refimpl.experiments import tasks
 from refimpl.experiments.config import Config
-from refimpl.methods import Method, Schedule
+from refimpl.methods import Faults, Method, Schedule
 
 AfterRound = Callable[[Callable[[], train.Progress]], None]
 
@@ -30,6 +30,7 @@ class Run(NamedTuple):
     test: train.HeldOut
     W: Array  # (N, d), the initial parameters
     schedule: Schedule | None  # the graph of each round; None if it stays the same
+    faults: Faults | None  # what goes wrong; None if nothing does
 
     @property
     def rounds_per_epoch(self) -> int:
@@ -56,7 +57,10 @@ def prepare(config: Config, data_dir: str | None = None, xp: ModuleType = np) ->
     """The run with all that it starts from, in arrays of `xp`. Raises ValueError if there is no such run."""
     setting, test, W = tasks.build(config, data_dir, xp)
     schedule = methods.schedule(config.graph_schedule, setting.graph, config.seed)
-    return Run(config, tasks.method_of(config), setting, test, W, schedule)
+    run, c = Run(config, tasks.method_of(config), setting, test, W, schedule, None), config
+    if not c.faulty:
+        return run
+    return run._replace(faults=methods.faults.draw(setting, c.loss, c.late, c.crash, run.rounds, c.seed))
 
 
 def check(run: Run) -> None:
@@ -76,7 +80,8 @@ def compute(
 
     It goes on from `since`, if given, and calls each of the hooks after a round, as `train.run` says.
     """
-    c, engine = run.config, run.method.engine(run.schedule)
+    c, found = run.config, [run.faults] if run.faults else []
+    engine = run.method.engine(run.schedule, *found)
 
     def after_round(where: Callable[[], train.Progress]) -> None:
         for hook in hooks:

@@ -126,5 +126,5 @@ def show(results: Results, title: str, args: argparse.Namespace) -> None:
     print(f"{title}: {sizes}, seed {seeds}")
     for what in shows:
         print(f"{tables.QUANTITIES[what].about}\n\n{tables.text_table(results, what)}\n")
-    print(f"{tables.sent(results)}")
+    print("\n".join(filter(None, (tables.sent(results), tables.too_few(results)))))
     print(f"\nIn {args.out}: {', '.join(made)}")

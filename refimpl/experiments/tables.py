@@ -53,6 +53,18 @@ def sent(results: Results) -> str:
     return textwrap.fill(f"A worker sends {usual} to all its neighbours together in a round{text}.", WIDTH)
 
 
+def too_few(results: Results) -> str:
+    """A sentence on how often too few messages arrived for a rule, by rule; "" if that never happened."""
+    shares = []
+    for rule in rules_of(results):
+        runs = [run for run in results if run.config.rule == rule and "too_few" in run.history]
+        rounds = [run.rounds_per_epoch * c.epochs * (c.workers - c.liars) for run in runs for c in [run.config]]
+        if count := sum(run.last("too_few") for run in runs):
+            shares.append(f"{100 * count / sum(rounds):.2g} % with {rule}")
+    text = "A normal worker kept its own model, as too few others arrived, in this share of its rounds: "
+    return textwrap.fill(f"{text}{', '.join(shares)}.", WIDTH) if shares else ""
+
+
 def kilobytes(results: Results, rule: str) -> str:
     """How many kB a worker sends in a round to all its neighbours together, in the mean of the rule's runs."""
     kB = np.mean([run.bytes_per_round for run in results if run.config.rule == rule]) / 1000

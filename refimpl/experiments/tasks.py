@@ -196,7 +196,7 @@ def poisoned(
 
 def method_of(c: Config) -> Method:
     """What the run's rule means: a rule, a rule as the released code has it, or a system."""
-    return methods.find(c.rule, c.released, c.plain)
+    return methods.find(c.rule, c.released, c.plain, c.faulty)
 
 
 def local_data(c: Config, data_dir: str | None) -> tuple[Parts, Parts, HeldOut]:

@@ -93,6 +93,17 @@ KNOWLEDGE |= {
 MODELS = {"own", "attackers", "honest", "signals", "counts", "zeros"}  # all that is made of models
 
 
+TO_PEERS = MODELS | {"receiver", "heard", "liars", "round", "place", "workers", "graph", "layout"}
+"""What an attacker that is a process of its own can know: it has neither the data nor the rule of others."""
+
+
+def require_known_to_peers(attack: str) -> None:
+    """Raises ValueError if the attack knows more than models, who hears whom and the round."""
+    if strange := [name for name in ATTACKS[attack].knows if name not in TO_PEERS]:
+        more = KNOWLEDGE[strange[0]].words or strange[0]
+        raise ValueError(f"a peer knows models, who hears whom and the round, but {attack} knows {more}")
+
+
 def require_models(attack: str) -> None:
     """Raises ValueError unless the attack sends all receivers the same, and makes it of models alone."""
     entry = ATTACKS[attack]

@@ -3,11 +3,12 @@
 A row of a table is (what it does wrong, where it is patched in, as what, a function from the right thing to the
 wrong one, the tests that kill it ...). Only public names and entries of tables are patched.
 
-A file per room: `specification` (with train and released), `fast`, `related`, `related_attacks`, `tailored`,
-`experiments` (with draws and partitions), `audit`; `vectors`, `later_vectors` and `related_vectors` hold what a
-wrong port may do, and the cases of the test vectors that notice; `common` what all are written with. A mistake
-that the audit knows is taken from its variants, by its name (`known`). To add one: write the mistake and name the
-tests that should notice it; if there are none, write one.
+A file per room: `specification` (with train and released), `fast`, `faults` (with peers), `related`,
+`related_attacks`, `tailored`, `talking`, `experiments` (with draws and partitions), `audit`; `vectors`,
+`later_vectors` and `related_vectors` hold what a wrong port may do, and the cases of the test vectors that
+notice; `common` what all are written with. A mistake that the audit knows is taken from its variants, by its
+name (`known`). To add one: write the mistake and name the tests that should notice it; if there are none, write
+one.
 """
 
 from typing import Any, NamedTuple
@@ -16,6 +17,7 @@ from mutants import (
     audit,
     experiments,
     fast,
+    faults,
     later_vectors,
     related,
     related_attacks,
@@ -40,6 +42,7 @@ MUTANTS = [
     for table in (
         specification,
         fast,
+        faults,
         related,
         related_attacks,
         tailored,

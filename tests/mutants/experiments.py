@@ -349,10 +349,10 @@ MUTANTS = [
     *(
         (f"{field} is lost on the way", grid, "run", dropped(field),
          wired("a_field_reaches_what_it_configures", field=field))
-        for field in ("epochs", "seed", "gpu", "device")
+        for field in ("epochs", "seed", "loss", "late", "crash", "gpu", "device")
     ),
     *((f"{purpose} of seed 0", draws, "stream", at_seed_0(purpose), seeds_differ)
-      for purpose in draws.STREAMS),
+      for purpose in draws.STREAMS if purpose != "faults"),  # those are in mutants/faults.py
     ("the run's own draws of seed 0", train, "run",
      lambda f: lambda s, test, W, seed, *rest, **more: f(s, test, W, 0, *rest, **more),
      seeds_differ, runs("history_is_the_evaluation_of_the_states_at_the_ends_of_epochs", engine=train.plain)),

@@ -416,8 +416,8 @@ MUTANTS = [
      by_processes("every_option_of_a_round_reaches_the_processes",
                   options={"attack": "arbitrary"}, dtype="float64")),
     ("the first attacker's signals for all", peers, "lie",
-     lambda f: lambda s, a, models, heard, signals:
-         f(s, a, models, heard, None if signals is None else signals * 0 + signals[:1]),
+     lambda f: lambda s, a, models, heard, signals, *more:
+         f(s, a, models, heard, None if signals is None else signals * 0 + signals[:1], *more),
      by_processes("every_option_of_a_round_reaches_the_processes",
                   options={"graph": ring(7), "attack": "arbitrary"}, dtype="float64")),
     ("signals as they are drawn", T, "Draws", signals_of("float64"),
