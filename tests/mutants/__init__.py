@@ -4,7 +4,7 @@ A row of a table is (what it does wrong, where it is patched in, as what, a func
 wrong one, the tests that kill it ...). Only public names and entries of tables are patched.
 
 A file per room: `specification` (with train and released), `fast`, `related`, `talking`, `experiments` (draws,
-partitions too), `audit`; `vectors`, `later_vectors` and `related_vectors` hold what a wrong port may do, and the
+partitions), `audit`; `vectors`, `later_vectors` and `related_vectors` hold what a wrong port may do, and the
 cases of the test vectors that notice; `common` what all are written with. A mistake that the audit knows is
 taken from its variants, by its name (`known`). To add one: write the mistake and name the tests that should
 notice it; if there are none, write one.
