@@ -301,7 +301,7 @@ def test_a_device_sees_the_same_draws_bit_for_bit(dtype, xp):
     seen = {}
     for module in (np, xp):
         s, test, W = tasks.build(config, xp=module)
-        drawn = [*s.X, *s.y, *test, W, s.attackers]
+        drawn = [*s.X, *s.y, *test[:3], W, s.attackers]
 
         def spy(s, drawn=drawn):
             step, model = engine.engine(s)
