@@ -61,6 +61,7 @@ def test_ranked_rounds_are_the_specifications(model, attack):
         assert assert_same_runs(s, initial(s), 0, 10, 1e-9) > 5
 
 
+@quiet
 def ranked(s, M, by):
     """The risks of M (n, d) once rows are ranked by the losses of other models, and by all rows."""
     made = plan.plan(s)
@@ -72,7 +73,6 @@ def ranked(s, M, by):
     ]
 
 
-@quiet
 @given(st.integers(0, 2**32 - 1), st.sampled_from(["float32", "float64"]), st.sampled_from(list(MODELS)))
 def test_whoever_passes_has_its_risk_and_no_other_is_trusted(seed, dtype, model):
     """Models near to each other and far away, some equal; rows that are ranked by others, or by NaN."""

@@ -214,12 +214,12 @@ def of_the_first_part(step):
     return mutant
 
 
-def without(name):
-    """A function of `plan` that takes another one's answer to be no."""
+def without(*names):
+    """A function of `plan` that takes the answers of others to be no."""
 
     def mutate(function):
         def mutant(*args):
-            with mock.patch.object(plan, name, return_value=False):
+            with mock.patch.multiple(plan, **dict.fromkeys(names, lambda *args: False)):
                 return function(*args)
 
         return mutant
@@ -301,7 +301,7 @@ MUTANTS = [
     ("derivatives that were copied are lost", E, "local_steps", lost_where_copied,
      har("adaptive", "alie", "float64", 0), har("inverse-risk", "arbitrary", "float64", 1)),
     ("derivatives in single precision", E, "local_steps", rounded, har("adaptive", "alie", "float64", 0)),
-    ("carried products, and risks in stages", plan, "in_stages", without("carries"),
+    ("carried products, and risks in stages", plan, "in_stages", without("carries", "ranks"),
      har("adaptive", "sign-flip", "float32", 1)),
     ("a user's rule on any thread", E, "plan", a_users_rule_as_a_twin,
      whole("what_is_not_ours_is_called_on_the_callers_thread", what="rule")),
