@@ -98,7 +98,8 @@ def share(task: str, epochs: int, data_dir: str | None) -> dict[str, float]:
     share = len(train.evaluation_epochs(epochs, every)) * float(once) / taken
     t, times = map(np.array, zip(*after, strict=True))
     ms = 1000 * np.diff(times) / np.diff(t)
-    first, *_, last = (float(np.median(part)) for part in np.array_split(ms, min(len(ms), max(2, epochs))))
+    paces = [float(np.median(part)) for part in np.array_split(ms, min(len(ms), max(2, epochs)))]
+    first, last = paces[0], paces[-1]
     return {"taken": taken, "evaluation": share, "first": first, "last": last}
 
 
