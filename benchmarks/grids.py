@@ -4,10 +4,10 @@
     python benchmarks/grids.py --tasks har --write  # and into docs/engineering/PERFORMANCE.md; other lines stay
 
 The grids: the README's main command, and HAR's six rules against four attacks for 10 epochs. PyTorch's code
-(torch_rounds.fast) has the rule adaptive and the attack ALIE only, so it computes as many rounds as the runs
-whose rule scores models, in as many processes, each with one thread; without evaluation. The ratio is of these
-runs. Estimate, evaluation, and the milliseconds of a round in the first and the last epoch are those of one
-run of each task with adaptive and ALIE, on one thread.
+(torch_rounds.fast) has the rule adaptive only, so it computes the runs whose rule scores models as if it were
+theirs, under their attacks, in as many processes, each with one thread; on random data as large, and without
+evaluation. The ratio is of these runs. Estimate, evaluation, and the milliseconds of a round in the first and
+the last epoch are those of one run of each task with adaptive and ALIE, on one thread.
 """
 
 import contextlib
@@ -57,12 +57,12 @@ def seconds_of_grid(runs: list[Config], jobs: int, data_dir: str | None) -> floa
     return time.perf_counter() - start
 
 
-def torch_run(task: str, dtype: str, risk: str, count: int) -> None:
+def torch_run(task: str, dtype: str, risk: str, attack: str, count: int) -> None:
     """Computes `count` rounds of `torch_rounds.fast` at the task's size, on one thread."""
     import torch_rounds
 
     with timing.threads(1):
-        running = torch_rounds.fast(rounds.case(task, dtype, risk))
+        running = torch_rounds.fast(rounds.case(task, dtype, risk, attack))
         for _ in range(count):
             next(running)
 
@@ -73,7 +73,7 @@ def seconds_of_torch(runs: list[Config], jobs: int, data_dir: str | None) -> flo
     count = runs[0].epochs * draws.rounds_per_epoch(train.sizes(setting), runs[0].batch_size)
     job = joblib.delayed(torch_run)
     start = time.perf_counter()
-    joblib.Parallel(n_jobs=jobs)(job(c.task, c.dtype, c.risk, count) for c in runs)
+    joblib.Parallel(n_jobs=jobs)(job(c.task, c.dtype, c.risk, c.attack, count) for c in runs)
     return time.perf_counter() - start
 
 
@@ -98,7 +98,8 @@ def share(task: str, epochs: int, data_dir: str | None) -> dict[str, float]:
     share = len(train.evaluation_epochs(epochs, every)) * float(once) / taken
     t, times = map(np.array, zip(*after, strict=True))
     ms = 1000 * np.diff(times) / np.diff(t)
-    first, *_, last = (float(np.median(part)) for part in np.array_split(ms, min(len(ms), max(2, epochs))))
+    paces = [float(np.median(part)) for part in np.array_split(ms, min(len(ms), max(2, epochs)))]
+    first, last = paces[0], paces[-1]
     return {"taken": taken, "evaluation": share, "first": first, "last": last}
 
 

@@ -43,7 +43,7 @@ def plain(case: Any) -> Iterator[Parameters]:
     step = torch.optim.Adam if case.optimizer == "adam" else torch.optim.SGD
     optimizers = [step(model.parameters(), lr=case.lr) for model in models]
     honest = range(case.F, case.N)
-    for rows in case.batches():
+    for rows, _ in case.draws():
         batches = [(X[k, row], y[k, row]) for k, row in enumerate(torch.from_numpy(rows))]
         for model, optimizer, (X_k, y_k) in zip(models, optimizers, batches, strict=True):
             optimizer.zero_grad()
@@ -97,7 +97,10 @@ def torch_order(case: Any) -> np.ndarray:
 
 
 def fast(case: Any) -> Iterator[Parameters]:
-    """Endless rounds of Algorithm 1 on one matrix W (N, d). The attackers' one message is scored once."""
+    """Endless rounds of Algorithm 1 on one matrix W (N, d), under any of the paper's attacks.
+
+    A message that all attackers send is scored once.
+    """
     X, y = torch.from_numpy(case.X), torch.from_numpy(case.y)
     fields = case.model.layout.fields
     convolutional = fields[0].name[0] == "K"
@@ -109,11 +112,10 @@ def fast(case: Any) -> Iterator[Parameters]:
     optimizer = torch.optim.Adam([W], lr=case.lr, fused=True) if case.optimizer == "adam" else None
     losses = conv_losses if convolutional else dense_losses
     f, workers, own = case.F, torch.arange(case.N)[:, None], torch.arange(case.N - case.F)
-    sent = torch.empty(
-        case.N - f + 1, W.shape[1], dtype=W.dtype
-    )  # the attackers' one message, then the others'
+    lies = 1 if case.attack in ("foe", "alie") else f  # how many messages attackers send; they come first
+    sent = torch.empty(case.N - f + lies, W.shape[1], dtype=W.dtype)
     rows_of_all = [X[f:].flatten(0, 1), y[f:].flatten()]
-    for rows in case.batches():
+    for rows, signals in case.draws():
         with torch.no_grad():
             row = torch.from_numpy(rows)
             X_batch, y_batch = X[workers, row], y[workers, row]
@@ -124,14 +126,13 @@ def fast(case: Any) -> Iterator[Parameters]:
             else:
                 dense_step(fields, W, X_batch, y_batch, case.lr)
             honest = W[f:]
-            mean = torch.mean(honest, 0, out=sent[0])
-            std = (honest - mean).square_().mean(0).sqrt_()  # std_mean is ten times slower
-            sent[0].sub_(std, alpha=case.z)
-            sent[1:] = honest
+            lie(case, W, sent[:lies], signals)
+            sent[lies:] = honest
             on = rows_of_all if case.risk == "local" else [X_batch[f:].flatten(0, 1), y_batch[f:].flatten()]
             r = losses(fields, sent, *on).view(len(sent), case.N - f, -1).mean(2).T  # (receivers, models)
-            c = (r <= r[own, own + 1][:, None]) / r
-            c[:, 0] *= f
+            c = (r <= r[own, own + lies][:, None]) / r
+            if lies < f:
+                c[:, 0] *= f
             c /= c.sum(1, keepdim=True)
             torch.mm(c, sent, out=W[f:])
 
@@ -141,6 +142,21 @@ def fast(case: Any) -> Iterator[Parameters]:
             return back
 
         yield parameters
+
+
+def lie(case: Any, W: Tensor, lies: Tensor, signals: np.ndarray | None) -> None:
+    """Writes what the attackers send, (1, d) or (f, d)."""
+    honest = W[case.F :]
+    if case.attack == "sign-flip":
+        torch.neg(W[: case.F], out=lies)
+    elif case.attack == "arbitrary":
+        torch.mul(W[: case.F], torch.from_numpy(signals), out=lies)
+    elif case.attack == "foe":
+        torch.mean(honest, 0, out=lies[0]).neg_()
+    elif case.attack == "alie":
+        mean = torch.mean(honest, 0, out=lies[0])
+        std = (honest - mean).square_().mean(0).sqrt_()  # std_mean is ten times slower
+        lies[0].sub_(std, alpha=case.z)
 
 
 def views(fields: Any, W: Tensor) -> list[Tensor]:

@@ -19,7 +19,7 @@ from refimpl.fast import distances, engine, networks, plan, risks, rules
 MODULES = (algorithm, aggregate, attacks, layers, optim, released, train, engine, risks, rules, distances)
 TABLES = {"compute": aggregate.RULES, "send": attacks.ATTACKS, "step": optim.OPTIMIZERS}
 METHODS = ("inputs", "logits", "losses", "risk", "gradient", "step", "predict")
-METHODS += ("logits_of_all", "losses_of_all", "prepared")
+METHODS += ("losses_of_all", "prepared")
 # Where a sum is 0, conv_pool leaves rounding of its summands.
 TOLERANCES = {"float64": {"rtol": 1e-10, "atol": 1e-13}, "float32": {"rtol": 1e-4, "atol": 1e-5}}
 NOT_HERE = {

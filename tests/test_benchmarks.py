@@ -43,7 +43,18 @@ def check_quartiles(ms):
 
 
 def test_rounds_beside_torch_and_the_floor(tmp_path, capsys, monkeypatch, with_torch):
-    options = ["--tasks", "spambase", "--rounds", "1", "--threads", "1", "--out", str(tmp_path)]
+    options = [
+        "--tasks",
+        "spambase",
+        "--rounds",
+        "1",
+        "--threads",
+        "1",
+        "--processes",
+        "1",
+        "--out",
+        str(tmp_path),
+    ]
     assert load("rounds", monkeypatch).main(options) == 0
     lines, said = table(capsys)
     torch = ["plain", "fast"] if with_torch else []
@@ -104,6 +115,8 @@ def test_all_columns_arrive_at_the_same_parameters(task, monkeypatch):
     load("rounds", monkeypatch).check(task, None)
     if task != "mnist":
         load("rounds", monkeypatch).check(task, None, "local")
+    for attack in ("none", "sign-flip", "arbitrary", "foe") if task == "spambase" else ():
+        load("rounds", monkeypatch).check(task, None, "local", attack)
 
 
 @pytest.mark.parametrize(("task", "expected"), [("spambase", 10 * 20), ("har", 30 * 10), ("mnist", 10 * 64)])

@@ -8,7 +8,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from refimpl import layers, models
 from refimpl.arrays import quiet
-from refimpl.fast import networks
+from refimpl.fast import elementwise, networks
 from refimpl.fast.networks import batched
 from refimpl.models import Layer, as_layers, layout
 
@@ -78,9 +78,9 @@ def test_models_scored_together_are_those_scored_apart(model, rows):
     """With few rows and with many."""
     network = batched(model)
     w, _, _ = problem(model, 2, 4)
-    _, X, _ = problem(model, 2, 1, n=rows + 2)
-    X = network.prepared(X)
-    assert_allclose(network.logits_of_all(w, X), network.logits(w, X), rtol=1e-11, atol=1e-13)
+    _, X, y = problem(model, 2, 1, n=rows + 2)
+    made = network.losses_of_all(w, network.prepared(X), y)
+    assert_allclose(made, network.losses(w, X, y), rtol=1e-11, atol=1e-13)
 
 
 @pytest.mark.parametrize(
@@ -95,6 +95,18 @@ def test_models_scored_together_on_more_rows_than_at_a_time(sizes, models_of_eac
     made = network.losses_of_all(w, network.prepared(X), y)
     for l in (0, 1, models_of_each - 1):
         assert_allclose(made[0, l], losses(model, w[0, l], X[0, 0], y[0, 0]), rtol=1e-11, atol=1e-13)
+
+
+@quiet
+@pytest.mark.parametrize(
+    "logits", [(0, 0), (3, -2), (-800, 800), (1e300, -1e300), (np.inf, 0), (-np.inf, 0), (np.nan, 0)]
+)
+def test_the_cross_entropy_of_two_classes_also_where_a_logit_is_not_finite(logits):
+    z = np.array([logits, logits[::-1]], float)
+    y = np.array([0, 1])
+    expected = layers.softmax_cross_entropy(z, y)
+    made = elementwise.cross_entropy(z.T.copy(), y)
+    assert_allclose(made, expected, rtol=1e-14, atol=1e-15)
 
 
 @all_models

@@ -7,6 +7,7 @@ engine.py       a round for all workers at once; plain: algorithm.round_
 plan.py         what a run computes once
 risks.py        the risks of what receivers hear; plain: algorithm.risk
 reused_products.py  risks on all local data, from products reused from round to round
+ranked_rows.py  risks on all local data, first from the rows on which models lose most
 networks.py     forward and backward passes of many models; plain: models.MLP, models.Network
 elementwise.py  ReLU and cross-entropy; plain: layers
 conv_pool.py    convolution and pooling in one step; plain: layers.conv2d, layers.maxpool2d

@@ -1,6 +1,7 @@
 """What a network computes number by number. Plain: `layers`; test: test_networks.py."""
 
 import functools
+import math
 from typing import Any
 
 import numpy as np
@@ -28,7 +29,7 @@ def with_one(x: Array) -> Array:
 def relu(x: Array, out: Array | None = None) -> Array:
     """`layers.relu`, in place or to `out`. numpy takes a third of the time with an array of zeros for the 0."""
     xp = module_of(x)
-    shape = x.shape[-2:] if x.shape[-1] < 1000 else x.shape[-1:]
+    shape = x.shape if x.size <= 2**18 else x.shape[-2:] if x.shape[-1] < 1000 else x.shape[-1:]
     return xp.maximum(x, _zeros(shape, x.dtype.str) if xp is np else 0, out=x if out is None else out)
 
 
@@ -41,6 +42,8 @@ def cross_entropy(z: Array, y: Array) -> Array:
     """`layers.softmax_cross_entropy` of (..., c, n), (..., n) -> (..., n). Writes to z."""
     xp = module_of(z)
     *lead, c, n = z.shape
+    if c == 2 and xp is np and math.isfinite((u := z[..., 0, :] - z[..., 1, :]).sum()):
+        return _of_two(u, y)
     z -= z.max(axis=-2, keepdims=True)
     if xp is np and y.size == n:  # the same labels for all: a fifth of the time
         z_y = z.reshape(*lead, c * n).take(y.ravel() * n + np.arange(n), axis=-1)
@@ -51,6 +54,23 @@ def cross_entropy(z: Array, y: Array) -> Array:
     xp.log(losses, out=losses)
     losses -= z_y
     return losses if full(y) else xp.where(y >= 0, losses, 0)
+
+
+def _of_two(u: Array, y: Array) -> Array:
+    """The cross-entropy of two classes from finite differences of their logits, in half the time. Writes to u.
+
+    It is log(1 + e^u), u the other class's logit less the label's; as log(1 + e^-|u|) + (|u| + u) / 2.
+    """
+    u *= (2 * y - 1).astype(u.dtype)
+    losses = np.abs(u)
+    u += losses
+    u *= 0.5
+    np.negative(losses, out=losses)
+    np.exp(losses, out=losses)
+    losses += 1
+    np.log(losses, out=losses)
+    losses += u
+    return losses if full(y) else np.where(y >= 0, losses, 0)
 
 
 def cross_entropy_backward(z: Array, y: Array, padded: bool = True) -> Array:

@@ -18,6 +18,7 @@ from refimpl.attacks import ATTACKS, View
 from refimpl.engine import Engine
 from refimpl.fast.parallel import FLOATS, device_factor, keep_memory, parallel_for, tiles
 from refimpl.fast.plan import Chunk, Group, Plan, plan
+from refimpl.fast.ranked_rows import RankedRows
 from refimpl.fast.reused_products import ReusedProducts, from_scratch
 from refimpl.fast.risks import risks
 from refimpl.fast.rules import COORDINATEWISE, all_finite, combine_into
@@ -36,7 +37,7 @@ class Result(NamedTuple):
     @property
     def resumable(self) -> bool:
         """Whether an engine made anew goes on to the same bytes: the next round carries nothing over."""
-        return not self.plan.carries or from_scratch(self.state.t)
+        return not (self.plan.carries or self.plan.ranks) or from_scratch(self.state.t)
 
     @property
     def weights(self) -> np.ndarray | None:
@@ -63,7 +64,8 @@ def engine(setting: Setting) -> Engine:
     """
     keep_memory()
     p = plan(setting)
-    step = partial(round_, p, reused=ReusedProducts(p) if p.carries else None)
+    reused, ranked = ReusedProducts(p) if p.carries else None, RankedRows(p) if p.ranks else None
+    step = partial(round_, p, reused=reused, ranked=ranked)
     return Engine(step, p.network or setting.model)
 
 
@@ -72,7 +74,12 @@ def engine(setting: Setting) -> Engine:
 
 @quiet
 def round_(
-    p: Plan, state: State, batch: Array, signals: Array | None = None, reused: ReusedProducts | None = None
+    p: Plan,
+    state: State,
+    batch: Array,
+    signals: Array | None = None,
+    reused: ReusedProducts | None = None,
+    ranked: RankedRows | None = None,
 ) -> Result:
     """`algorithm.round_`, for all workers at once."""
     s, t = p.setting, state.t + 1
@@ -91,11 +98,15 @@ def round_(
         finite, r = all_finite(M), None
         if reused and finite and delta is not None:
             r = reused.risks(M[0], state, batch, delta)[None]
+        elif ranked and finite:
+            r = ranked.risks(M[0], state)[None]
         elif RULES[s.rule].scores:
             r = risks(p, group, M, X, y, finite, to_filter)  # (u, m, n)
         weights[i] = c = aggregated(p, group, M, r, finite, W)
         if reused and c is not None:
             reused.keep(W, c[0] if finite else None)
+        if ranked and finite:
+            ranked.keep(W)
 
     if p.twin and p.network:
         parallel_for(aggregate, range(len(p.groups)))

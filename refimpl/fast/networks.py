@@ -28,8 +28,9 @@ from refimpl.fast.parallel import FLOATS, device_factor, parallel_for, tiles
 from refimpl.models import MLP, Field, Layer, Layout, Model, Network, as_layers
 
 STAGE = (layers.conv2d, layers.relu, layers.maxpool2d)
-# Numbers of all models' first hidden layer at a time. Fewer cost more, as panels are packed anew.
-STACK = 2 * FLOATS
+# Numbers of all models' first hidden layer at a time. Fewer cost more, as panels are packed anew; of more,
+# Spambase's round would have but one part, and a second thread nothing to do.
+STACK = FLOATS // 4
 # Images at a time on a CPU, and models that see them. Above a million multiplications OpenBLAS takes up to
 # twice the time for each; the convolutions of 16 images stay below. Several models make for longer calls, which
 # threads need, and share what is read off the images.
@@ -91,26 +92,27 @@ class Batched(NamedTuple):
         models, images = tiles(shape[:-1], SEE), tiles(shape[-1:], IMAGES)
         return [(*some, *part) for part, some in itertools.product(images, models)]
 
-    def logits_of_all(self, M: Array, rows: Array) -> Array:
-        """`logits` of n models on the same rows: (u, n, d), (u, 1, rows, ...) -> (u, n, classes, rows).
+    def losses_of_all(self, M: Array, rows: Array, y: Array) -> Array:
+        """`losses` of n models on the same rows: (u, n, d), (u, 1, rows, ...), (u, 1, rows) -> (u, n, rows).
 
         With rows enough, all models' first layers are one product: 0.7 of the time of one each.
         """
         first = self.dense[0]
         (u, n, _), R = M.shape, rows.shape[2]
         if self.convolutions or len(self.dense) == 1 or first.p > 2 * R:
-            return self.logits(M, rows)
+            return cross_entropy(self.logits(M, rows), y)
         xp = module_of(M)
         stacked = self.first_layers(M)
         most = max(1, STACK * device_factor(xp) // (u * n * first.h))
-        z = xp.empty((u, n, self.dense[-1].h, R), M.dtype)
+        losses = xp.empty((u, n, R), M.dtype)
 
         def fill(part: tuple[slice, ...]) -> None:
             H = stacked @ rows[:, 0, part[0]].swapaxes(1, 2)  # (u, n h, rows)
-            z[..., part[0]] = self.upper_layers(M, relu(H).reshape(u, n, first.h, -1))
+            z = self.upper_layers(M, relu(H).reshape(u, n, first.h, -1))
+            losses[..., part[0]] = cross_entropy(z, y[..., part[0]])
 
         parallel_for(fill, tiles((R,), most))
-        return z
+        return losses
 
     def first_layers(self, M: Array) -> Array:
         """The first layers of n models as one matrix to multiply rows by: (..., n, d) -> (..., n h, p + 1)."""
@@ -126,10 +128,6 @@ class Batched(NamedTuple):
             if i < len(self.dense):
                 relu(H)
         return layers.sigmoid(H) if self.squash else H
-
-    def losses_of_all(self, M: Array, rows: Array, y: Array) -> Array:
-        """The cross-entropy of every row for every model: -> (u, n, rows)."""
-        return cross_entropy(self.logits_of_all(M, rows), y)
 
     def losses(self, w: Array, X: Array, y: Array) -> Array:
         """The cross-entropy of every row: -> (..., n)."""

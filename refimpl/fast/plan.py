@@ -24,6 +24,7 @@ WHOLE = (slice(None),)
 WORTH = 8  # carrying pays if a sum from scratch has this many times as many terms
 CARRIED = 2**26  # the most numbers in the carried products, in X X^T, or in what is taken of it
 STAGES = (slice(0, None, 8), slice(4, None, 8), slice(2, None, 4), slice(1, None, 2))
+RANKED = 2**17  # rows times parameters from which it pays to rank rows (`ranked_rows.RankedRows`)
 STAGED = 2**22  # rows times parameters from which it pays to score models in stages (`risks.passing_risks`)
 
 
@@ -84,6 +85,7 @@ class Plan(NamedTuple):
     chunks: list[Chunk]
     groups: list[Group]
     carries: bool  # first layers' products from round to round, as in reused_products.py
+    ranks: bool  # rows by what models lose on them, as in ranked_rows.py
 
 
 def plan(s: Setting) -> Plan:
@@ -110,6 +112,7 @@ def plan(s: Setting) -> Plan:
         chunks=chunks(s, own, network),
         groups=[] if twin == Twin() else groups(s, message, count, network),
         carries=carries(s, network),
+        ranks=ranks(s, network),
     )
 
 
@@ -149,6 +152,15 @@ def carries(s: Setting, network: Batched | None) -> bool:
     pays = p >= WORTH * (N + s.batch_size)
     floats = s.X[0].dtype.kind == "f" and all(map(all_finite, s.X))
     return bool(pays and fits and known and s.graph.all() and floats)
+
+
+def ranks(s: Setting, network: Batched | None) -> bool:
+    """Whether to rank rows: if all receivers hear the same, and score it on all they have, by dense layers."""
+    if s.risk != "local" or not network or network.convolutions or len(network.dense) < 2:
+        return False
+    sizes = np.array([[len(s.y[k]) for k in s.normal]])
+    one = len({s.graph[k].tobytes() for k in s.normal}) == 1 and not ATTACKS[s.attack].per_receiver
+    return one and may_drop_early(s, sizes) and not carries(s, network) and enough(network, sizes, RANKED)
 
 
 def numbers_of(numbers: np.ndarray, xp: ModuleType) -> Array | slice:
@@ -238,16 +250,24 @@ def _group(
 
 
 def in_stages(s: Setting, network: Batched | None, sizes: np.ndarray) -> bool:
-    """Whether to score models in stages: if the rule filters, and there is enough that need not be computed.
+    """Whether to score the models of receivers with `sizes` (u, m) rows in stages, in the order of the rows."""
+    if not network or len(sizes) > 1 or carries(s, network) or ranks(s, network):
+        return False
+    return may_drop_early(s, sizes) and enough(network, sizes, STAGED)
 
-    Not on a GPU, which would have to wait for the answer. `sizes` (u, m) are the rows that receivers score on.
+
+def may_drop_early(s: Setting, sizes: np.ndarray) -> bool:
+    """Whether a model may be dropped before it has seen all rows: if the rule filters, by losses alone.
+
+    Not on a GPU, which would have to wait for the answer.
     """
-    twin, enough = TWINS.get(RULES[s.rule].compute), sizes.min() >= 8 and len(sizes) == 1
-    if not (twin and twin.filters and network and enough and module_of(s.X[0]) is np) or s.l2:
-        return False
-    if carries(s, network):
-        return False
-    return bool(sizes.mean() * network.layout.size >= STAGED)
+    twin = TWINS.get(RULES[s.rule].compute)
+    return bool(twin and twin.filters and not s.l2 and sizes.min() >= 8 and module_of(s.X[0]) is np)
+
+
+def enough(network: Batched, sizes: np.ndarray, least: int) -> bool:
+    """Whether there is so much to compute that not computing it pays: rows times parameters."""
+    return bool(sizes.mean() * network.layout.size >= least)
 
 
 def local_rows(

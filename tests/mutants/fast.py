@@ -12,11 +12,22 @@ from refimpl import attacks, layers, models
 from refimpl.aggregate import RULES
 from refimpl.arrays import quiet
 from refimpl.audit.variants.rules import by_gram
-from refimpl.fast import conv_pool, distances, engine, networks, parallel, plan, released, risks, rules
+from refimpl.fast import (
+    conv_pool,
+    distances,
+    engine,
+    networks,
+    parallel,
+    plan,
+    ranked_rows,
+    released,
+    risks,
+    rules,
+)
 
 whole, many, near, pooled, twin = map(killer, ("engine", "networks", "distances", "conv_pool", "fast_rules"))
-theirs, staged, carry, large, cut = map(
-    killer, ("fast_released", "risks", "reused_products", "engine_shapes", "parallel")
+theirs, staged, carry, ranked, large, cut = map(
+    killer, ("fast_released", "risks", "reused_products", "ranked_rows", "engine_shapes", "parallel")
 )
 
 
@@ -215,12 +226,12 @@ def of_the_first_part(step):
     return mutant
 
 
-def without(name):
-    """A function of `plan` that takes another one's answer to be no."""
+def without(*names):
+    """A function of `plan` that takes the answers of others to be no."""
 
     def mutate(function):
         def mutant(*args):
-            with mock.patch.object(plan, name, return_value=False):
+            with mock.patch.multiple(plan, **dict.fromkeys(names, lambda *args: False)):
                 return function(*args)
 
         return mutant
@@ -302,7 +313,7 @@ MUTANTS = [
     ("derivatives that were copied are lost", E, "local_steps", lost_where_copied,
      har("adaptive", "alie", "float64", 0), har("inverse-risk", "arbitrary", "float64", 1)),
     ("derivatives in single precision", E, "local_steps", rounded, har("adaptive", "alie", "float64", 0)),
-    ("carried products, and risks in stages", plan, "in_stages", without("carries"),
+    ("carried products, and risks in stages", plan, "in_stages", without("carries", "ranks"),
      har("adaptive", "sign-flip", "float32", 1)),
     ("a user's rule on any thread", E, "plan", a_users_rule_as_a_twin,
      whole("what_is_not_ours_is_called_on_the_callers_thread", what="rule")),
@@ -367,6 +378,17 @@ MUTANTS = [
     ("a sum goes to the next receiver", risks, "sums_of_losses",
      lambda f: lambda *args: np.roll(f(*args), 1, axis=0),
      staged("whoever_passes_has_its_risk_and_no_other_is_trusted")),
+    # --- Rows ranked by losses
+    ("a model is out with half of one's own loss, by ranked rows", ranked_rows, "loss_bound",
+     lambda f: lambda own, count: f(own, count) / 2,
+     ranked("whoever_passes_has_its_risk_and_no_other_is_trusted")),
+    ("the least telling rows first", np, "argsort", lambda f: lambda x, **how: f(-x, **how),
+     ranked("the_rows_that_tell_most_come_first")),
+    ("a run may go on after any round, whatever ranked its rows", E, "from_scratch", lambda f: lambda t: True,
+     ranked("a_run_that_was_stopped_goes_on_to_the_same_bytes", attack="alie")),
+    ("a ranking from any state", ranked_rows.RankedRows, "risks",
+     lambda f: lambda self, M, state: f(self, M, state if self.W is None else state._replace(W=self.W)),
+     ranked("a_ranking_is_used_only_in_the_rounds_that_follow")),
     # --- Products carried from round to round
     ("the weights of the next receiver", E, "ReusedProducts", carried_with(
         keep=lambda f: lambda self, W, c: f(self, W, None if c is None else np.roll(c, 1, axis=0))),
