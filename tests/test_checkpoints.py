@@ -16,7 +16,7 @@ from refimpl import train
 from refimpl.experiments import checkpoints, cli, fingerprint, grid, results
 from refimpl.experiments.options import parse
 
-OPTIONS = "--rules adaptive --attacks arbitrary --epochs 6 --batch-size 60 --optimizer adam"
+OPTIONS = "--rules adaptive --attacks arbitrary --risk batch --epochs 6 --batch-size 60 --optimizer adam"
 
 
 def config(options=OPTIONS):
