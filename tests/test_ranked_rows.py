@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
-from problems import cast
+from problems import PAPERS, cast
 from test_engine import assert_same_runs, data, draws_of, hostile, initial
 
 from refimpl import algorithm, graphs, models, train
 from refimpl.arrays import quiet
-from refimpl.attacks import ATTACKS
+from refimpl.attacks import ATTACKS, Attack
 from refimpl.fast import engine, plan, ranked_rows, reused_products, risks
 from refimpl.fast.parallel import threads
 
@@ -51,11 +51,12 @@ def setting(model="deep", rows=ROWS, dtype="float64", **options):
     return algorithm.Setting(network, X, y, graphs.complete(len(rows)), **options)
 
 
-@pytest.mark.parametrize("attack", [*ATTACKS, "NaN"])
+@pytest.mark.parametrize("attack", [*PAPERS, "copy", "NaN"])
 @pytest.mark.parametrize("model", MODELS)
 def test_ranked_rounds_are_the_specifications(model, attack):
-    """Over rounds that rank, rounds that use it, and messages that are not finite."""
-    with mock.patch.dict(ATTACKS, {"NaN": hostile(np.nan, 3, False)}):
+    """Over rounds that rank, rounds that use it, messages that are not finite, and one that ties."""
+    copy = Attack(lambda own, honest, signals: honest[0], "a copy", "-", "copy", one_message=True)
+    with mock.patch.dict(ATTACKS, {"NaN": hostile(np.nan, 3, False), "copy": copy}):
         s = setting(model, attack=attack)
         assert engine.plan(s).ranks
         assert assert_same_runs(s, initial(s), 0, 10, 1e-9) > 5
