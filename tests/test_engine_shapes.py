@@ -76,9 +76,11 @@ def test_har_with_carried_products(rule, attack, dtype, seed):
     ],
 )
 def test_har_with_risks_in_stages(dtype, seed, rounds, options):
+    """Of ranked rows if they are all local data, else of the batch's."""
     s = har(dtype, seed, attack="alie", **options)
-    (group,) = plan.plan(s).groups
-    assert len(group.stages) > 1
+    made = plan.plan(s)
+    assert made.ranks == (s.risk == "local")
+    assert (len(made.groups[0].stages) > 1) != made.ranks
     assert_same(s, seed, rounds)
 
 

@@ -13,7 +13,7 @@ from refimpl.experiments.watch import Board, kind_of, paces
 
 CONFIG = Config(
     task="spambase", rule="adaptive", attack="alie", seed=0, graph="complete",
-    **tasks.TASKS["spambase"].defaults | {"epochs": 6, "batch_size": 60, "optimizer": "adam"},
+    **tasks.TASKS["spambase"].defaults | {"epochs": 6, "batch_size": 60, "risk": "batch"},
 )  # fmt: skip
 
 
