@@ -1,6 +1,7 @@
 """refimpl/related/tailored.py: what passes Eq. (6), what it breaks, and what stays true (Theorem 1)."""
 
 import math
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -262,14 +263,13 @@ def test_attackers_turn_by_different_places_and_lower_the_risk_by_little():
 
 
 @pytest.mark.parametrize("attack", ["sign-flip", "foe", "arbitrary", "echo", "permuted"])
-def test_patient_attackers_are_honest_first(attack, monkeypatch):
-    monkeypatch.setitem(ATTACKS, "patient", tailored.patient(ATTACKS[attack], 2))
-    s = setting(attackers=[1, 4], attack="patient")
+def test_patient_attackers_are_honest_first(attack):
+    entry, s = tailored.patient(ATTACKS[attack], 2), setting(attackers=[1, 4], attack="patient")
     for t in (1, 2, 3):
-        result = after(s, t)
+        with mock.patch.dict(ATTACKS, patient=entry):
+            result = after(s, t)
         sent = result.sent if result.sent.ndim == 2 else result.sent[0]
         assert (sent == result.local).all() == (t <= 2)
-    entry = ATTACKS["patient"]
     assert (entry.draw, entry.per_receiver) == (ATTACKS[attack].draw, ATTACKS[attack].per_receiver)
 
 
