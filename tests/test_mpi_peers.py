@@ -37,6 +37,7 @@ def config(**changes):
 
 
 def test_a_rank_keeps_its_own_rows_and_frees_the_rest(example):
+    prepare(config())  # imports what is imported on demand
     tasks.forget()
     tracemalloc.start()
     try:
