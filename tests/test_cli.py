@@ -19,7 +19,7 @@ from refimpl import arrays, methods
 from refimpl.aggregate import RULES
 from refimpl.attacks import ATTACKS
 from refimpl.experiments import cli, config, grid, runner
-from refimpl.experiments.options import parser
+from refimpl.experiments.options import knowledge, parser
 from refimpl.experiments.results import load
 from refimpl.experiments.watch import kind_of
 from refimpl.graphs import GRAPHS, read_edges
@@ -357,3 +357,8 @@ def test_a_finished_grid_is_shown_without_what_computes_runs(tmp_path):
     command = [*QUICK, "--out", str(tmp_path)]
     assert cli.main("spambase", command) == 0
     assert not {"scipy", "sklearn"} & set(imported_by(*command))
+
+
+def test_what_an_attack_knows_is_said_once():
+    assert knowledge(ATTACKS["capture"]) == "the receiver's model, the receiver's data"
+    assert knowledge(ATTACKS["zero"]) == "nothing"

@@ -107,8 +107,9 @@ def listing(title: str, table: dict[str, Any]) -> str:
 
 
 def knowledge(attack: Attack) -> str:
-    """What an attack knows, in words."""
-    return ", ".join(filter(None, (KNOWLEDGE[name].words for name in attack.knows))) or "nothing"
+    """What an attack knows, in words, each once."""
+    words = dict.fromkeys(KNOWLEDGE[name].words for name in attack.knows)
+    return ", ".join(filter(None, words)) or "nothing"
 
 
 # --- What an option takes -----------------------------------------------------------------------------------
