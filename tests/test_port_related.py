@@ -16,7 +16,7 @@ MISTAKES = [
     ("if (!(R > 0)) return mean;", "", "min-max-of-equal-models"),
     ("-Math.sqrt(Math.min(...away) / variance)", "-Math.sqrt(Math.max(...away) / variance)",
      "min-sum-as-near-as-the-nearest"),
-    ("now[j] > then[j]", "now[j] > 0", "fang-below-what-grows-and-above-what-falls"),
+    ("now[j] > then[j]", "now[j] < then[j]", "fang-below-what-grows-and-above-what-falls"),
     ("edge > 0 === grows ? edge / factor : edge * factor", "edge * factor", "fang-of-values-of-one-sign"),
     ("-epsilon / Math.max(liars, 1)", "-epsilon / heard.length", "dissensus-of-two-liars"),
     ("-epsilon / Math.max(liars, 1)", "-epsilon / liars", "dissensus-of-nobody"),
