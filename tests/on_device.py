@@ -29,7 +29,16 @@ NOT_HERE = {
     "test_a_row_that_nobody_has_is_refused": "to look would be to wait for the device",
 }
 # Their arrays are, or stay, there.
-ON_THE_HOST = {"check", "trust_summary", "combine_into", "between", "by_products", "different"}
+ON_THE_HOST = {
+    "check",
+    "trust_summary",
+    "combine_into",
+    "between",
+    "by_products",
+    "different",
+    "of_pairs",
+    "linked",
+}
 # What lives on the device, of tuples that also hold what lives on the host.
 MOVES = {
     algorithm.Setting: ("X", "y"),
