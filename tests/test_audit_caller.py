@@ -102,6 +102,7 @@ def in_a_hurry(function):
         return judge(lambda W: time.sleep(0.02) or function(W), "average", shrinks=False)
 
 
+@pytest.mark.slow
 def test_a_judgement_that_was_cut_short_is_none():
     """Whatever it was asked until then it answered well."""
     said = in_a_hurry(aggregate.average)
@@ -118,6 +119,7 @@ def test_a_single_case_that_was_not_asked_is_enough():
         assert judge(aggregate.coordinate_median, "median").status == report.NOT_JUDGED
 
 
+@pytest.mark.slow
 def test_a_difference_that_a_slow_function_showed_is_one():
     said = in_a_hurry(lambda W: W.sum(axis=0))
     assert said.status == report.DIFFERENT

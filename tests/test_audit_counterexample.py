@@ -35,6 +35,7 @@ def read(text):
     return json.loads(text.replace("nan", "NaN").replace("inf", "Infinity"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "kind",
     [
@@ -57,6 +58,7 @@ def test_inputs_are_made_small_and_stay_possible(kind):
         assert min(inputs["risks"]) >= 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "name"), [("trimmed-mean", "trims one more above"), ("krum", "Krum over all others")]
 )

@@ -58,6 +58,7 @@ def test_a_mistake_in_a_program_gets_its_name_and_an_example(tmp_path, capsys):
     assert "the definition: [0.5] the function: [1]" in out
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ASKED)
 def test_every_input_can_be_sent(kind):
     for case in cases_of(kind):
@@ -107,6 +108,7 @@ def test_a_program_that_fails_later_is_no_verdict(tmp_path, capsys):
     assert "gives no answer to line 41: it ended with status 1\n" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_more_answers_than_questions_are_no_verdict(tmp_path, capsys):
     body = f"{AVERAGE}\nif 'done' not in globals(): print('{{}}')\ndone = True"
     assert main(["--run", program(tmp_path, body), "--as", "average"]) == report.NOT_JUDGED

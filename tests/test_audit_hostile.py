@@ -15,6 +15,7 @@ def refuses_nan(W):
     return aggregate.coordinate_median(W)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("function", "kind", "fates"),
     [

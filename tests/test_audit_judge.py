@@ -77,6 +77,7 @@ def careless_krum(W, f):
     return W[D.sum(axis=1).argmin()]
 
 
+@pytest.mark.slow
 def test_right_is_right_whatever_hostile_inputs_do_and_strict_counts_them():
     said = judge(careless_krum, "krum")
     assert (said.status, said.verdict, said.difference) == (report.RIGHT, "right", None)
@@ -102,6 +103,7 @@ def test_a_variant_in_all_cases_but_few_is_almost_certain_and_the_exception_show
     assert "but for     W = [[" in str(said)
 
 
+@pytest.mark.slow
 def test_a_tie_that_rounding_decides_does_not_decide_the_name():
     """Krum over n - f - 1 plain distances, of which those to later models are a little longer than they are."""
 

@@ -60,6 +60,7 @@ def test_a_variant_comes_back_under_its_own_name(kind, variant):
     comes_back(kind, variant)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 @pytest.mark.parametrize(
     "kind", [pytest.param(kind, marks=[pytest.mark.slow] * (kind in ("bulyan", "round"))) for kind in KINDS]

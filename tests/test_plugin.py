@@ -120,6 +120,7 @@ class Krum:
 """
 
 
+@pytest.mark.slow
 def test_the_example_of_the_page(pytester):
     (example,) = re.findall(
         r"```python\n(.*?)```", (ROOT / "docs" / "JUDGE.md").read_text(encoding="utf-8"), re.DOTALL

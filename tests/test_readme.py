@@ -28,6 +28,7 @@ def test_the_example_runs(page, tmp_path, monkeypatch, capsys):
     assert "\nhalf_way     own" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_the_judge_finds_what_the_page_says(capsys, patient):
     commands = README.replace("\\\n", " ").splitlines()
     (command,) = (shlex.split(line) for line in commands if "refimpl.audit scipy" in line)

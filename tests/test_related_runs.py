@@ -50,6 +50,7 @@ def test_on_a_complete_graph_d_sgd_is_the_average():
         assert_allclose(system.history[name], column, rtol=1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rule", ["d-psgd", "multi-task"])
 def test_a_system_runs_the_network_of_the_fast_path_unless_told_plain(rule, monkeypatch):
     """Gradients, risks, loss and accuracies, of images: none of the plain network's."""

@@ -146,6 +146,7 @@ def test_whatever_is_sent_the_risk_is_not_above_the_bar(data, m, scored, seed):
     assert np.isfinite(result.state.W[0]).all()
 
 
+@pytest.mark.slow
 @given(st.data(), st.integers(0, 20))
 def test_whatever_is_sent_two_tracks_are_no_worse_on_rows_held_out(data, seed):
     """Than the model that never listens, which hears nothing of it."""

@@ -56,6 +56,7 @@ def test_carried_rounds_are_the_specifications(model, rule, attack):
     assert assert_same_runs(s, initial(s), 0, 10, 1e-9) > 5
 
 
+@pytest.mark.slow
 @given(st.data())
 def test_carried_rounds_of_any_size_are_the_specifications(data):
     rows = data.draw(st.lists(st.integers(1, 12), min_size=3, max_size=7))

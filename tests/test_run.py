@@ -64,6 +64,7 @@ def entered(command):
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "changes",
     [

@@ -78,6 +78,7 @@ def test_lies_pass_in_both_engines(attack, dtype):
         assert (result.weights[np.ix_(s.normal, s.attackers)] > 0).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("attack", OURS)
 @given(
     st.lists(st.tuples(numbers, numbers), min_size=4, max_size=5), st.lists(numbers, min_size=10, max_size=10)

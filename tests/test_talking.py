@@ -50,6 +50,7 @@ def test_the_margins_are_systems_of_the_study_alone(talking):
     assert SYSTEMS["skill-bar"].round is not SYSTEMS["skill-bar-0"].round
 
 
+@pytest.mark.slow
 def test_the_page_says_what_the_csv_says(talking):
     """After `collect`, `show` has been run."""
     written = importlib.import_module("blocks").read_block(talking.PAGE, "talking")
