@@ -16,8 +16,8 @@ from refimpl import arrays
 
 pytest_plugins = ["refimpl.plugin"]  # also where refimpl is not installed
 
-hypothesis.settings.register_profile("desk", deadline=None, max_examples=100)
-hypothesis.settings.register_profile("ci", deadline=None, max_examples=100, derandomize=True)
+hypothesis.settings.register_profile("desk", deadline=None, max_examples=60)
+hypothesis.settings.register_profile("ci", deadline=None, max_examples=60, derandomize=True)
 hypothesis.settings.register_profile("device", deadline=None, max_examples=20, derandomize=True)
 hypothesis.settings.load_profile("ci" if os.environ.get("CI") else "desk")
 
