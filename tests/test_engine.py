@@ -19,6 +19,7 @@ from refimpl.attacks import ATTACKS, Attack
 from refimpl.fast import conv_pool, distances, engine, networks, plan, risks, rules
 from refimpl.fast.parallel import threads
 from refimpl.models import layout
+from refimpl.related import knowledge  # noqa: F401  (the place of a receiver)
 
 CLASSES = 3
 TOLERANCE = {"float64": 1e-9, "float32": 1e-4}

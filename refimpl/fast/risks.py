@@ -83,9 +83,12 @@ def passing_risks(network: Batched, M: Array, stages: list[Rows], count: Array, 
     return np.where(left, r / count, np.inf)
 
 
-def loss_bound(own: np.ndarray, count: np.ndarray) -> np.ndarray:
-    """The largest sum of losses on `count` rows with which Eq. (6) may keep a model, if one's own has `own`."""
-    return own * (1 + SLACK) + 4 * np.finfo(own.dtype).eps * count
+def loss_bound(own: np.ndarray, count: np.ndarray, dtype: np.dtype | None = None) -> np.ndarray:
+    """The largest sum of losses on `count` rows with which Eq. (6) may keep a model, if one's own has `own`.
+
+    `dtype` is that of the losses, if it is not that of `own`.
+    """
+    return own * (1 + SLACK) + 4 * np.finfo(dtype or own.dtype).eps * count
 
 
 def own_sums(network: Batched, M: Array, stages: list[Rows], own: Array) -> np.ndarray:
