@@ -203,7 +203,7 @@ def test_what_goes_wrong_between_ranks_is_what_does_in_one_process(tmp_path, ran
 
 @needs_proc
 @needs_mpi
-@pytest.mark.parametrize("several", [{}, {"late": 0.3, "crash": 5}])
+@pytest.mark.parametrize("several", [{}, {"rule": "median", "late": 0.3, "crash": 5}])
 def test_a_rank_that_is_killed_ends_the_run_and_the_same_command_goes_on_to_the_same_bytes(tmp_path, several):
     """With faults too: what is late, and who is down, is in the checkpoints."""
     options = itertools.chain(*((f"--{name}", value) for name, value in several.items()))
