@@ -6,13 +6,17 @@
 Each process (rank) is one worker. It holds its own data and its own model, takes its local step, sends the
 result to its neighbours and to nobody else, weighs what it receives and combines it: `peers.round_`, which
 calls the functions of the specification. No rank holds W. The models that come out are those of a run in one
-process with --plain, bit for bit. With fewer ranks than workers, each rank holds several of them. With --loss P
-a message is dropped on arrival with probability P, the same ones as in one process.
+process with --plain, bit for bit. With fewer ranks than workers, each rank holds several of them.
+
+With --loss, --late and --crash the same goes wrong as in one process. Messages are dropped on arrival, or held
+back for a round. A worker that crashes is saved after its last round, and comes back from that file and nothing
+else while the others have gone on. The file is real, the death is not: the rank's process stays, keeps the
+worker's data, and sends the model in the file, which all drop but attackers that know all models.
 
 What a real network would not have: all ranks start from one file. Each reads it, deals it like all the others,
 keeps the rows of its own workers and forgets the rest before the first round. In the end rank 0 collects a few
 numbers from each, for the table. A rank that has waited too long says for whom and ends the run; the same
-command goes on from the last checkpoint.
+command goes on from the last checkpoint that all have.
 """
 
 import contextlib
@@ -155,7 +159,7 @@ class Own(NamedTuple):
     W: np.ndarray  # (m, d), their initial parameters
     tests: list[tuple[np.ndarray, np.ndarray]]  # their test splits
     sizes: list[int]  # how many training rows each of all workers has
-    faults: Faults | None  # what is lost
+    faults: Faults | None  # what goes wrong; None if nothing does
 
 
 def own_share(whole: Run, workers: np.ndarray) -> Own:
@@ -188,8 +192,10 @@ def evaluate(own: Own, workers: np.ndarray, W: np.ndarray) -> list[Score]:
 # --- Checkpoints --------------------------------------------------------------------------------------------
 
 
-def save(folder: Path, workers: np.ndarray, state: State, every: int) -> None:
+def save(folder: Path, workers: np.ndarray, state: State, held: peers.Mail, every: int) -> None:
     """A file per worker, so that another number of ranks can go on; the one before is kept.
+
+    It has what is `held` for the worker, too: `late3` came late from worker 3.
 
     Neighbours are at most a round apart, so nobody is N rounds ahead of anybody, and `every` is at least N:
     when somebody saves a checkpoint, all have saved the one before. It is not pickled: arrays of numbers only.
@@ -197,7 +203,8 @@ def save(folder: Path, workers: np.ndarray, state: State, every: int) -> None:
     keep = (state.t // every - 1) * every
     for i, k in enumerate(workers):
         buffer = io.BytesIO()
-        np.savez(buffer, w=state.W[i], memory=state.memory[:, i])
+        late = {f"late{sender}": w for (sender, to), w in held.items() if to == k}
+        np.savez(buffer, w=state.W[i], memory=state.memory[:, i], **late)
         write(folder / f"worker{k}_round{state.t}.npz", buffer.getvalue())
         for t in saved(folder, k):
             if t < keep:
@@ -223,14 +230,29 @@ def usable(folder: Path, k: int) -> set[int]:
     return found
 
 
-def load(folder: Path, workers: np.ndarray, t: int) -> State:
-    """The state of some workers after round t."""
+def load(folder: Path, workers: np.ndarray, t: int) -> tuple[State, peers.Mail]:
+    """The state of some workers after round t, and what is held for them."""
     w, memory = [], []
-    for k in workers:
+    held: peers.Mail = {}
+    for k in workers.tolist():
         with np.load(io.BytesIO((folder / f"worker{k}_round{t}.npz").read_bytes())) as file:
             w.append(file["w"])
             memory.append(file["memory"])
-    return State(np.stack(w), np.stack(memory, axis=1), t)
+            held |= {(int(name[4:]), k): file[name] for name in file.files if name.startswith("late")}
+    return State(np.stack(w), np.stack(memory, axis=1), t), held
+
+
+def crashed(
+    found: Faults, folder: Path, workers: np.ndarray, state: State, held: peers.Mail, every: int
+) -> State:
+    """The state before a round: who stops in it is saved; who is down, or back, has what its last file has."""
+    before, now = (faults.up(found, t)[workers] for t in (state.t, state.t + 1))
+    W, memory, stops = state.W.copy(), state.memory.copy(), before & ~now
+    save(folder, workers[stops], State(W[stops], memory[:, stops], state.t), held, every)
+    for i in np.flatnonzero(~(before & now)):
+        last = max(t for t in saved(folder, workers[i]) if t <= state.t)
+        (W[i : i + 1], memory[:, i : i + 1], _), _ = load(folder, workers[i : i + 1], last)
+    return State(W, memory, state.t)
 
 
 # --- A run --------------------------------------------------------------------------------------------------
@@ -266,16 +288,17 @@ def run(comm: Any, config: Config, args: Namespace, share: Share) -> None:
     last = config.epochs * draws.rounds_per_epoch(own.sizes, config.batch_size)
     done = comm.allgather(set.intersection(*(usable(folder, k) for k in workers)))
     first = max(set.intersection(*done), default=0)
-    state = load(folder, workers, first) if first else algorithm.start(s, own.W)
+    state, held = load(folder, workers, first) if first else (algorithm.start(s, own.W), {})
     channels = open_channels(comm, s, hears, parts, own.W, args.timeout)
     say(comm, f"{config.workers} workers on {several(comm.size, 'rank')}, round {first} of {last}")
     start = time.perf_counter()
     try:
         for drawn in itertools.islice(train.Draws(s, own.W, config.seed, own.sizes), first, last):
-            exchanges = lossy(own, state.t + 1, channels)
-            state = peers.round_(s, workers, state, *drawn, hears, *exchanges)
+            if own.faults:
+                state = crashed(own.faults, folder, workers, state, held, every)
+            state = peers.round_(s, workers, state, *drawn, hears, *failing(own, state.t + 1, channels, held))
             if state.t % every == 0 or state.t == last:
-                save(folder, workers, state, every)
+                save(folder, workers, state, held, every)
                 say(comm, f"round {state.t} of {last}")
     except LostError as lost:
         give_up(comm, state.t + 1, args.timeout, {p: parts[p] for p in lost.args})
@@ -284,12 +307,12 @@ def run(comm: Any, config: Config, args: Namespace, share: Share) -> None:
     say(comm, f"the models are in {folder}")
 
 
-def lossy(own: Own, t: int, channels: list[Channel]) -> Sequence[peers.Exchange]:
-    """The channels of round t, without what is lost in it."""
+def failing(own: Own, t: int, channels: list[Channel], held: peers.Mail) -> Sequence[Any]:
+    """The channels of round t, with what arrives, and who is up; without faults the channels as they are."""
     if not own.faults:
         return channels
-    arrives = faults.arrivals(own.faults, own.setting.graph, t).fresh
-    return [peers.lossy(channel, arrives, own.setting.attackers) for channel in channels]
+    exchanges = [peers.faulty(channel, own.setting, own.faults, t, held) for channel in channels]
+    return [*exchanges, faults.up(own.faults, t)]
 
 
 def give_up(comm: Any, t: int, timeout: float, lost: dict[int, np.ndarray]) -> None:
@@ -383,10 +406,6 @@ def main(argv: list[str] | None = None) -> int:
             p.error(str(error))
         if config.released or args.protocol != "paper":
             p.error("--released: peers do as the paper says, and nothing else")
-        if config.late or config.crash:
-            p.error(
-                "--late, --crash: a message between peers is lost (--loss) or comes in time, and no peer stops"
-            )
     try:
         share = prepare(comm, config, args)
     except ValueError as error:

@@ -2,8 +2,8 @@
 
 It calls the two functions of the specification, `local_step` and `aggregation_step`, and needs nothing else but
 a way to hand models to neighbours, which is the caller's: examples/mpi_peers.py does it by MPI. If attackers
-hear all, every number is that of `algorithm.round_`, to the last bit; if messages are lost, `lossy`, that of
-`faults.round_`. The specification does not know of this file.
+hear all, every number is that of `algorithm.round_`, to the last bit; in a network that fails, `faulty`, that
+of `faults.round_`. The specification does not know of this file.
 
 What a process knows of the workers that are not its own: who hears whom, who lies, how many rows each has, and
 the seed. So it can draw everybody's row numbers, by `train.Draws`, and use its own; they say nothing about what
@@ -18,7 +18,7 @@ import numpy as np
 from refimpl.algorithm import Setting, State, local_step
 from refimpl.arrays import Array, quiet
 from refimpl.attacks import ATTACKS, EVERYBODY, View
-from refimpl.faults import aggregation_step
+from refimpl.faults import Faults, aggregation_step, arrivals, sent
 from refimpl.related.knowledge import require_known_to_peers
 
 HEAR = ("all", "graph")
@@ -74,11 +74,25 @@ def parcels(channel: np.ndarray, here: np.ndarray, there: np.ndarray, each: bool
     return [[pair] for some in pairs for pair in some] if each else [some for some in pairs if some]
 
 
-def lossy(exchange: Exchange, arrives: np.ndarray, attackers: np.ndarray) -> Exchange:
-    """The exchange without what does not arrive, by `arrives` at [to, from]; attackers hear everything."""
-    return lambda mail: {
-        (k, to): w for (k, to), w in exchange(mail).items() if arrives[to, k] or to in attackers
-    }
+def faulty(exchange: Exchange, s: Setting, faults: Faults, t: int, held: Mail) -> Exchange:
+    """The exchange of round t with what arrives of it; attackers hear everything.
+
+    What is late is put into `held`, where the next round finds it, also if its sender has crashed by then.
+    """
+    (fresh, old), (_, late) = arrivals(faults, s.graph, t), sent(faults, s.graph, t)
+
+    def exchanged(mail: Mail) -> Mail:
+        heard = {}
+        for (k, to), w in exchange(mail).items():
+            if fresh[to, k] or to in s.attackers:
+                heard[k, to] = w
+            elif old[to, k]:
+                heard[k, to] = held[k, to]
+            if late[to, k]:
+                held[k, to] = w
+        return heard
+
+    return exchanged
 
 
 @quiet
@@ -91,16 +105,20 @@ def round_(
     hears: Channels,
     exchange_models: Exchange,
     exchange_lies: Exchange,
+    up: np.ndarray | None = None,
 ) -> State:
     """One round of Algorithm 1 for the m `workers` of this process, ascending: their next state.
 
     X[k] and y[k] of the setting need to be there for our workers only. W (m, d) and the memory (slots, m, d) of
-    the state are those of our workers. `batch` (N, B) and `signals` (F, d) are everybody's.
+    the state are those of our workers. `batch` (N, B) and `signals` (F, d) are everybody's. `up` (N,) says who
+    has not crashed, by default all; what comes from or goes to the others is left to the exchange.
     """
-    t, memory, w_hat = state.t + 1, np.empty_like(state.memory), {}
-    for i, k in enumerate(workers.tolist()):  # local learning step
-        _, w_hat[k], memory[:, i] = local_step(s, k, state.W[i], state.memory[:, i], batch[k], t)
+    t, W, memory = state.t + 1, state.W.copy(), state.memory.copy()
+    running = [(i, k) for i, k in enumerate(workers.tolist()) if up is None or up[k]]
+    for i, k in running:  # local learning step
+        _, W[i], memory[:, i] = local_step(s, k, state.W[i], state.memory[:, i], batch[k], t)
 
+    w_hat = dict(zip(workers.tolist(), W.copy(), strict=True))
     heard = {k: {k: w} for k, w in w_hat.items()}  # by receiver, then by sender
     for (k, to), w in exchange_models(addressed(w_hat, hears.models)).items():
         heard[to][k] = w
@@ -108,9 +126,8 @@ def round_(
     for (a, to), w in exchange_lies(lies(s, liars, hears, heard, signals, state)).items():
         heard[to][a] = w
 
-    W = np.stack(list(w_hat.values()))  # attackers do not aggregate: they go on from their own local step
-    for i, k in enumerate(workers.tolist()):  # model aggregation step
-        if k not in liars:
+    for i, k in running:  # model aggregation step
+        if k not in liars:  # attackers do not aggregate: they go on from their own local step
             senders = sorted(heard[k])
             made = aggregation_step(s, k, senders, rows(heard[k], senders), batch[k])
             W[i] = made[0] if made else W[i]  # with losses, there may be too few for the rule

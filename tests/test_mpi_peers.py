@@ -2,6 +2,7 @@
 
 import contextlib
 import importlib.util
+import itertools
 import os
 import re
 import shutil
@@ -20,6 +21,7 @@ from test_peers import cases
 from refimpl import algorithm, train
 from refimpl.experiments import tasks
 from refimpl.experiments.run import compute, prepare
+from refimpl.faults import Faults
 
 ROOT = Path(__file__).parents[1]
 EXAMPLE = ROOT / "examples" / "mpi_peers.py"
@@ -56,24 +58,45 @@ def test_a_rank_keeps_its_own_rows_and_frees_the_rest(example):
 
 def test_a_checkpoint_is_read_back_and_the_last_but_one_is_kept(example, tmp_path):
     """Of the last one, at the end of a run, somebody else may be up to N rounds away: two more are kept."""
-    s, workers = setting(optimizer="adam"), np.array([2, 5])
-    start = algorithm.start(s, initial())
+    s, workers, W = setting(optimizer="adam"), np.array([2, 5]), initial()
+    start = algorithm.start(s, W)
     states = [algorithm.State(start.W[workers] + t, start.memory[:, workers] - t, t) for t in (10, 20, 30, 35)]
     for state, kept in zip(states, ({10}, {10, 20}, {20, 30}, {20, 30, 35})):
-        example.save(tmp_path, workers, state, every=10)
+        late = {(1, 5): state.W[0], (10, 2): state.W[1], (0, 1): W[0]}
+        example.save(tmp_path, workers, state, late, every=10)
         assert example.saved(tmp_path, 2) == example.saved(tmp_path, 5) == kept
     for state in states[1:]:
-        for a, b in zip(example.load(tmp_path, workers, state.t), state):
+        read, held = example.load(tmp_path, workers, state.t)
+        for a, b in zip(read, state, strict=True):
             np.testing.assert_array_equal(a, b)
+        assert held.keys() == {(1, 5), (10, 2)}  # for these two
+        np.testing.assert_array_equal([held[1, 5], held[10, 2]], state.W)
+
+
+def test_a_worker_that_is_down_is_in_its_file_only(example, tmp_path):
+    """Worker 5 stops in round 4 and is back in round 7, whatever the process still had; worker 2 goes on."""
+    s, workers, down = setting(optimizer="adam"), np.array([2, 5]), np.zeros((7, 2), int)
+    down[5] = 4, 7
+    found = Faults(0, 0, down, 0)
+    start = algorithm.start(s, initial()[workers])
+    for t in (2, 3, 4, 5, 6, 7):
+        state = algorithm.State(start.W + t, start.memory - t, t)
+        read = example.crashed(found, tmp_path, workers, state, {}, every=2)
+        since = np.array([[t], [3 if 3 <= t <= 6 else t]])
+        np.testing.assert_array_equal(read.W, start.W + since)
+        np.testing.assert_array_equal(read.memory, start.memory - since)
+        assert read.t == t
+        if t == 5:  # a checkpoint in between has it too, and lets the older file go
+            example.save(tmp_path, workers, read, {}, every=2)
+    assert [example.saved(tmp_path, k) for k in workers] == [{5}, {3, 5}]
 
 
 @pytest.mark.parametrize("damage", [lambda data: data[: len(data) // 2], lambda data: b"", lambda data: b"PK"])
 def test_a_damaged_checkpoint_is_set_aside_and_the_one_before_is_used(example, tmp_path, capsys, damage):
     s, workers = setting(), np.array([2, 5])
     for t in (10, 20):
-        example.save(
-            tmp_path, workers, algorithm.State(*algorithm.start(s, initial()[workers])[:2], t), every=10
-        )
+        state = algorithm.State(*algorithm.start(s, initial()[workers])[:2], t)
+        example.save(tmp_path, workers, state, {}, every=10)
     (tmp_path / "worker2_roundabout.npz").write_text("no checkpoint", encoding="utf-8")
     path = tmp_path / "worker5_round20.npz"
     path.write_bytes(damage(path.read_bytes()))
@@ -166,11 +189,13 @@ def test_the_example_trains_spambase_and_counts_its_bytes(tmp_path):
 
 @needs_mpi
 @pytest.mark.parametrize("ranks", [4, 10])
-def test_messages_that_are_lost_between_ranks_are_those_of_one_process(tmp_path, ranks):
-    command = peers_command(tmp_path, "--rule", "krum", "--epochs", "1", "--loss", "0.1")
+@pytest.mark.parametrize("several", [{"loss": 0.1}, {"loss": 0.05, "late": 0.3, "crash": 3}])
+def test_what_goes_wrong_between_ranks_is_what_does_in_one_process(tmp_path, ranks, several):
+    options = itertools.chain(*((f"--{name}", value) for name, value in several.items()))
+    command = peers_command(tmp_path, "--rule", "krum", "--epochs", "1", *options)
     status, _, err = finished(mpiexec(ranks, *command))
     assert status == 0, err
-    whole = prepare(config(rule="krum", batch_size=40, loss=0.1))
+    whole = prepare(config(rule="krum", batch_size=40, **several))
     result = compute(whole)
     np.testing.assert_array_equal(models(tmp_path)[0], result.W)
     assert 0 < result.history["too_few"][-1] < 7 * whole.rounds
@@ -178,8 +203,11 @@ def test_messages_that_are_lost_between_ranks_are_those_of_one_process(tmp_path,
 
 @needs_proc
 @needs_mpi
-def test_a_rank_that_is_killed_ends_the_run_and_the_same_command_goes_on_to_the_same_bytes(tmp_path):
-    command = peers_command(tmp_path, "--epochs", "12", "--checkpoint", "10")
+@pytest.mark.parametrize("several", [{}, {"rule": "median", "late": 0.3, "crash": 5}])
+def test_a_rank_that_is_killed_ends_the_run_and_the_same_command_goes_on_to_the_same_bytes(tmp_path, several):
+    """With faults too: what is late, and who is down, is in the checkpoints."""
+    options = itertools.chain(*((f"--{name}", value) for name, value in several.items()))
+    command = peers_command(tmp_path, "--epochs", "12", "--checkpoint", "10", *options)
     process = mpiexec(4, *command)
     while not list(tmp_path.glob("*/worker*_round20.npz")) and process.poll() is None:
         time.sleep(0.01)
@@ -193,7 +221,7 @@ def test_a_rank_that_is_killed_ends_the_run_and_the_same_command_goes_on_to_the_
     assert 10 <= first < 120
     W, t = models(tmp_path)
     assert t == 120
-    np.testing.assert_array_equal(W, expected(epochs=12).W)
+    np.testing.assert_array_equal(W, compute(prepare(config(epochs=12, batch_size=40, **several))).W)
 
 
 def ranks_of(process):
@@ -237,7 +265,7 @@ def test_ranks_that_wait_in_vain_say_for_whom(tmp_path):
         (["--rule", "mine"], "invalid choice: 'mine'"),
         (["--graph", "nosuch"], "unknown graph 'nosuch'"),
         (["--protocol", "released"], "--released: peers do as the paper says"),
-        (["--late", "0.1"], "--late, --crash: a message between peers is lost (--loss) or comes in time"),
+        (["--crash", "8"], "needs as many normal workers as crash, got 8 for 7"),
     ],
 )
 def test_what_cannot_be_run_is_refused_in_one_line(tmp_path, options, reason):

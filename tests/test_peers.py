@@ -66,23 +66,24 @@ class Post:
         return heard
 
 
-def by_threads(s, W, count, processes, hear="all", lost=None):
-    """W after `count` rounds, and the two posts; `lost` are the faults, if there are any."""
+def by_threads(s, W, count, processes, hear="all", found=None):
+    """W after `count` rounds, and the two posts; `found` are the faults, if there are any."""
     parts, hears = peers.deal(len(W), processes), peers.channels(s, hear)
     posts = [Post(hears.models, parts), Post(hears.lies, parts, ATTACKS[s.attack].per_receiver)]
     final = [None] * processes
 
-    def exchanges(p, t):
+    def exchanges(p, t, held):
         all_of_it = [post.of(p) for post in posts]
-        if lost is None:
+        if found is None:
             return all_of_it
-        arrives = faults.arrivals(lost, s.graph, t).fresh
-        return [peers.lossy(exchange, arrives, s.attackers) for exchange in all_of_it]
+        late_or_lost = [peers.faulty(exchange, s, found, t, held) for exchange in all_of_it]
+        return [*late_or_lost, faults.up(found, t)]
 
     def work(p):
-        own, state, drawn = share(s, W, parts[p])
+        (own, state, drawn), held = share(s, W, parts[p]), {}
         for batch, signals in itertools.islice(drawn, count):
-            state = peers.round_(own, parts[p], state, batch, signals, hears, *exchanges(p, state.t + 1))
+            more = exchanges(p, state.t + 1, held)
+            state = peers.round_(own, parts[p], state, batch, signals, hears, *more)
         final[p] = state.W
 
     threads = [threading.Thread(target=work, args=(p,)) for p in range(processes)]
@@ -156,7 +157,7 @@ def test_an_attacker_without_a_normal_neighbour_is_refused():
     assert peers.channels(s, "all").models[2:, 0].all()
 
 
-# --- A message per receiver, and losses ---------------------------------------------------------------------
+# --- A message per receiver, and faults ---------------------------------------------------------------------
 
 
 def away(own, place, turn, heard, liars, receiver, who, graph):
@@ -195,14 +196,16 @@ def test_an_attack_that_knows_what_no_peer_does_is_refused(name):
 @pytest.mark.parametrize("per_receiver", [False, True])
 @pytest.mark.parametrize("processes", [7, 3])
 @pytest.mark.parametrize("rule", ["adaptive", "krum", "median"])
-def test_losses_between_processes_are_those_in_one(rule, processes, per_receiver):
+def test_faults_between_processes_are_those_in_one(rule, processes, per_receiver):
+    """Losses alone; late messages; all of it. Attackers know also those that are down, as in one process."""
     knows = ("honest", "place" if per_receiver else "counts")
     with sends(lambda honest, other: -honest.mean(axis=0), knows=knows, per_receiver=per_receiver) as attack:
-        s, W = setting(rule=rule, attack=attack), initial()
-        lost = faults.draw(s, 0.3, 0, 0, 5, 0)
-        expected = after(s, 5, engine=lambda s: faults.engine(s, lost))
-        np.testing.assert_array_equal(by_threads(s, W, 5, processes, lost=lost)[0], expected.state.W)
-    assert (expected.state.too_few > 0) == (rule == "krum")
+        s, W = setting(rule=rule, attack=attack, optimizer="adam"), initial()
+        for several in ((0.3, 0, 0), (0, 0.5, 0), (0.1, 0.4, 4)):
+            found = faults.draw(s, *several, 6, 1)
+            expected = after(s, 6, engine=lambda s, found=found: faults.engine(s, found))
+            np.testing.assert_array_equal(by_threads(s, W, 6, processes, found=found)[0], expected.state.W)
+            assert (expected.state.too_few > 0) == (rule == "krum")
 
 
 def test_workers_are_dealt_evenly_and_every_process_has_one():

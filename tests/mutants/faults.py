@@ -1,4 +1,4 @@
-"""Mutants of rounds in a network that fails, and of peers that lose messages."""
+"""Mutants of rounds in a network that fails, and of peers in one."""
 
 import numpy as np
 
@@ -13,6 +13,9 @@ along, crashed = (
 late = "if_all_are_late_a_worker_hears_what_was_sent_in_the_round_before"
 stops = "so_many_normal_workers_stop_once_and_come_back_within_the_run"
 shares = "the_shares_are_the_probabilities"
+peers_fail = by_processes(
+    "faults_between_processes_are_those_in_one", rule="median", processes=7, per_receiver=False
+)
 
 
 def with_down(change):
@@ -74,9 +77,11 @@ MUTANTS = [
     ("what is late was for worker 0", faults, "to",
      lambda f: lambda k, sent: sent if sent.ndim == 2 else sent[0],
      faulty(late, rule="average", per_receiver=True)),
-    ("losses between peers are the other way round", peers, "lossy",
-     lambda f: lambda exchange, arrives, attackers: f(exchange, arrives.T, attackers),
-     by_processes("losses_between_processes_are_those_in_one", rule="median", processes=7, per_receiver=False)),
+    ("losses between peers are the other way round", peers, "arrivals",
+     lambda f: lambda *a: f(*a)._replace(fresh=f(*a).fresh.T), peers_fail),
+    ("what is late between peers is lost", peers, "arrivals",
+     lambda f: lambda *a: f(*a)._replace(old=np.zeros_like(f(*a).old)), peers_fail),
+    ("a peer that has crashed works on", peers, "round_", lambda f: lambda *a: f(*a[:8]), peers_fail),
     ("all receivers are sent the first one's lie", peers, "parcels",
      lambda f: lambda channel, here, there, each=False: f(channel, here, there),
      by_processes("an_attack_may_send_every_receiver_something_else",
