@@ -114,6 +114,21 @@ def test_attacks(name, dtype, xp):
     assert_same(xp, functools.partial(sent_by, attacks.ATTACKS[name]), own, honest, signals)
 
 
+@pytest.mark.parametrize("name", [name for name in attacks.ATTACKS if name not in PAPERS])
+def test_attacks_of_other_papers_and_ours(name, xp):
+    """What two normal workers are sent in round 301, when patience has ended, of all that there is to know."""
+    model, draw = models.mlp([4, 3, 2]), attacks.ATTACKS[name].draw
+
+    def sent(X, y, before, W, batch, signals):
+        s = algorithm.Setting(model, X, y, graphs.complete(3), np.array([1]), attack=name)
+        return algorithm.messages(s, W, signals, algorithm.State(before, before[None][:0], 300), batch)
+
+    before, W = (normal(3, model.layout.size, seed=seed) for seed in (0, 1))
+    signals = draw(1, model.layout.size, np.random.default_rng(0)) if draw else None
+    y, batch = np.arange(15).reshape(3, 5) % 2, np.arange(6).reshape(3, 2) % 5
+    assert_same(xp, sent, normal(3, 5, 4), y, before, W, batch, signals)
+
+
 LAYERS = {
     "affine": (layers.affine, (4, 3), (3, 5), (5,)),
     "affine_backward": (layers.affine_backward, (4, 5), (4, 3), (3, 5), (5,)),

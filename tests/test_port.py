@@ -138,7 +138,7 @@ def test_a_planted_mistake_is_caught_by_the_case_that_names_it(tmp_path, right, 
     port = tmp_path / "examples" / "port"
     port.mkdir(parents=True)
     (port / "resilient.js").write_text(source.replace(right, wrong), encoding="utf-8")
-    for file in ("check.mjs", "related.mjs"):
+    for file in ("check.mjs", "related.mjs", "tailored.mjs"):
         shutil.copy(PORT / file, port)
     folder = tmp_path / "refimpl" / "vectors" / "v1"
     folder.mkdir(parents=True)

@@ -1,4 +1,4 @@
-"""Mistakes planted in the port of the systems: each is caught by the case that names it."""
+"""Mistakes planted in the port of the systems and attacks: each is caught by the case that names it."""
 
 import re
 import shutil
@@ -83,6 +83,50 @@ MISTAKES = [
     ("[Number(Number.isNaN(d)), d]", "[nanIsLargest(d)]", "bulyan-of-a-median-that-is-infinite"),
     ("(1 - omega) * own + omega * v[k][j]", "omega * own + (1 - omega) * v[k][j]",
      "dmsgd-shares-a-quarter-of-its-momentum"),
+    ("echo: () => w", "echo: () => negated(w)", "echo-is-the-receivers-model"),
+    *(("[TRIES, STEPS] = [8, 20]", f"[TRIES, STEPS] = [{tries}, 20]", "boundary-after-eight-halvings")
+      for tries in (7, 9)),
+    ("if (r(goal) <= limit) return goal;", "", "boundary-goes-all-the-way"),
+    ("return low ? at(low) : w;", "return at(high);", "boundary-that-never-leaves"),
+    ("+ p2p.penalty(v, l2) :", ":", "boundary-with-l2"),
+    ("p2p.regularised(p2p.gradient(model, v, samples, labels), v, l2)",
+     "p2p.gradient(model, v, samples, labels)", "capture-with-l2"),
+    ("sum(risks.map((r) => r(v))) / risks.length", "risks[0](v)", "boundary-by-the-attackers-rows"),
+    ("descended(w, r, g, limit / 2)", "w", "fitted-makes-room"),
+    ("farthest(fit, negated(w), r, limit)", "farthest(fit, negated(fit), r, limit)", "capture-of-a-hundredth"),
+    ("fitted(w, r, g, 1 / 100)", "fitted(w, r, g, 1 / 10)", "capture-of-a-hundredth"),
+    ("if (r(trial) < risk)", "if (true)", "capture-takes-steps-back"),
+    ("Math.min(1, 2 * share)", "share", "capture-takes-steps-back"),
+    ("[TRIES, STEPS] = [8, 20]", "[TRIES, STEPS] = [8, 19]", "capture-that-twenty-steps-do-not-reach"),
+    ("y.map(() => 0)", "y", "capture-backdoor-on-four-features"),
+    ("farthest(w, descended(w, both, along, limit / 100), r, limit)",
+     "descended(w, both, along, limit / 100)", "capture-backdoor-held-back"),
+    ("i < x.length - 3 ? entry : Array.isArray(entry) ? withTrigger(entry) : 3",
+     "Array.isArray(entry) ? withTrigger(entry) : i < x.length - 3 ? entry : 3",
+     "capture-backdoor-in-a-corner"),
+    ("turned(model, v, i + 1)", "turned(model, v, 1)", "permuted-by-one-and-two-places"),
+    ("below(r(w)), 4 * MARGIN)", "Infinity)", "permuted-by-one-and-two-places"),
+    ("move(bias, j, to(j));", "", "permuted-in-the-last-hidden-layer"),
+    ("model.layout.slice(-4, -1)", "model.layout.slice(0, 3)", "permuted-of-a-cnn"),
+    ("round <= 300", "round < 300", "patient-in-round-300"),
+    ("round <= 300", "round <= 301", "patient-in-round-301"),
+    ("m = 0.1, risk", "m = 0, risk", "skill-bar-of-a-tenth"),
+    ("Number.isFinite(r) && r <= bar", "true", "skill-bar-checks-the-mixture"),
+    ("ranking(risks.map((r) => [nanIsLargest(r)])).filter(passes)", "range(risks.length).filter(passes)",
+     "skill-bar-checks-the-mixture"),
+    ('risk === "batch" ? [s.batchX[k], s.batchY[k]] : local(k)', "local(k)", "skill-bar-on-the-batch"),
+    ("Math.max(own, own + m * (guess - own))", "own + m * (guess - own)", "skill-bar-of-one-class"),
+    ("Number.isFinite(risks[own]) ? [own] :", "true ? [own] :", "skill-bar-of-a-lost-receiver"),
+    ("passing.length ? passing.slice(0, 1) : [own]", "passing.slice(0, 1).concat(W.length - 1).slice(0, 1)",
+     "skill-bar-where-all-is-lost"),
+    ("i % 5 === 1", "i % 5 === 0", "held-out-bar-on-rows-1-and-6"),
+    ("s.normal.includes(k) && i % 5", "i % 5", "held-out-bar-on-rows-1-and-6"),
+    ("i % rest(k)[1].length", "Math.min(i, rest(k)[1].length - 1)", "held-out-bar-on-rows-1-and-6"),
+    ("listen(there, state, m, out)", "listen(there, state, m, (k) => [s.batchX[k], s.batchY[k]])",
+     "held-out-bar-scores-all-that-is-held-out"),
+    ("|| lower(k) ? w : A[k]", "|| true ? w : A[k]", "two-tracks-side-by-side"),
+    ("scoredBy(there, risk, rest)", "rest", "two-tracks-on-the-batch"),
+    ("s.workers.map(remembered)", "state.optimizer", "two-tracks-with-adam"),
 ]  # fmt: skip
 
 
@@ -90,14 +134,15 @@ MISTAKES = [
 @pytest.mark.parametrize(("right", "wrong", "case"), MISTAKES, ids=[m[2] for m in MISTAKES])
 @pytest.mark.slow
 def test_a_mistake_in_a_system_is_caught_by_the_case_that_names_it(tmp_path, right, wrong, case):
-    source = (PORT / "related.mjs").read_text(encoding="utf-8")
-    assert source.count(right) == 1
+    sources = {name: (PORT / name).read_text(encoding="utf-8") for name in ("related.mjs", "tailored.mjs")}
+    assert sum(source.count(right) for source in sources.values()) == 1
     port, copies = tmp_path / "examples" / "port", tmp_path / "refimpl" / "vectors" / "v1"
     for folder in (port, copies):
         folder.mkdir(parents=True)
     for file in ("check.mjs", "resilient.js"):
         shutil.copy(PORT / file, port)
-    (port / "related.mjs").write_text(source.replace(right, wrong), encoding="utf-8")
+    for name, source in sources.items():
+        (port / name).write_text(source.replace(right, wrong), encoding="utf-8")
     shutil.copy(vectors.FOLDER / "related.json", copies)
     done = node(port / "check.mjs", "related")
     assert done.returncode == 1, done.stderr

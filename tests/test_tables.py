@@ -38,6 +38,39 @@ def test_over_several_seeds_the_table_shows_the_mean_its_interval_and_who_is_lev
     assert len(ends) == 1
 
 
+def fooled(rule, attack, seed, share):
+    run = result(rule, attack, seed, 0.5)
+    return replace(run, history=run.history | {"backdoor_success": [0, share]})
+
+
+def test_a_backdoor_has_a_line_beside_the_accuracies_and_only_where_there_is_one():
+    """Its mean stands below the accuracies' mean. `table.csv` has a column for it."""
+    runs = [
+        fooled("krum", "backdoor", 0, 0.25),
+        result("krum", "foe", 0, 0.5),
+        fooled("local", "backdoor", 0, 1),
+    ]
+    text = tables.text_table(runs)
+    lines = text.splitlines()
+    assert lines[4].split() == ["fooled", "-", "0.25"]
+    assert lines[7].split() == ["fooled", "-", "1.00"]
+    assert lines[4].rindex("0.25") == lines[2].rindex("0.55")
+    assert lines[-1].startswith("fooled: the mean share of rows with a trigger")
+    assert max(map(len, lines)) <= 80
+    assert "| krum | fooled | - | 0.25 |" in tables.markdown_table(runs)
+    rows = list(csv.DictReader(io.StringIO(csv_text(tables.rows(runs)))))
+    assert [row["backdoor_success"] for row in rows] == ["", "0.25", "1.0"]
+    assert "fooled" not in tables.text_table(runs[1:2]) + tables.text_table(runs, "highest_loss")
+    assert "backdoor_success" not in tables.rows(runs[1:2])[0]
+
+
+def test_over_several_seeds_a_backdoors_success_has_an_interval_and_no_best():
+    runs = [fooled("krum", "backdoor", seed, 0.5 + seed / 50) for seed in (0, 1)]
+    own, _, line, *_ = tables.text_table(runs).splitlines()[2:]
+    assert line.split() == ["fooled", "0.51±0.13"]
+    assert line.rindex("±") == own.rindex("±")
+
+
 def test_a_missing_run_leaves_a_gap():
     text = tables.text_table([result("krum", "alie", 0, 0.5), result("median", "foe", 0, 0.5)])
     assert text.splitlines()[2].split() == ["median", "own", "0.50", "0.55", "-"]

@@ -10,12 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 from problems import after, initial, setting
+from test_tasks import config
 
-from refimpl import algorithm, graphs, models
+from refimpl import algorithm, draws, graphs, models, train
 from refimpl.algorithm import Setting
-from refimpl.attacks import ATTACKS, View
+from refimpl.attacks import ATTACKS, KNOWLEDGE, View
+from refimpl.experiments import tasks
 from refimpl.fast import engine
-from refimpl.related import tailored
+from refimpl.related import attacks, tailored
 
 OURS = [name for name, entry in ATTACKS.items() if entry.reference == "ours"]
 numbers = st.integers(-30, 30).map(lambda x: x / 10)
@@ -204,6 +206,61 @@ def test_a_descent_stops_at_its_limit_and_never_climbs():
     steep = tailored.descended(np.array([1.0]), lambda w: 1 + (w * w).sum() / 2, lambda w: w, 0.0)
     assert 0 <= abs(steep) < 0.2
     assert_array_equal(tailored.descended(np.zeros(2), lambda w: 1.0, lambda w: 0 * w, 0.0), 0)
+
+
+def with_room(attack):
+    """Two normal workers and a liar with eight rows of two classes, in two of five features: s, W, batch."""
+    X = np.zeros((8, 5))
+    X[:, 0], X[:, 1] = [2, 2, 2, 2, -2, -2, -2, -2], [1, -1, 2, -2, 1, -1, 2, -2]
+    y, model = np.repeat([0, 1], 4), models.mlp([5, 4, 2])
+    s = Setting(model, [X] * 3, [y] * 3, graphs.complete(3), np.array([2]), attack=attack, step_size=0.1)
+    W = draws.initial(model.layout, 3, draws.stream(0, "init"))
+    return s, W, np.tile(np.arange(8), (3, 1))
+
+
+@pytest.mark.parametrize("risk", ["local", "batch"])
+def test_a_captors_backdoor_gets_in_and_nothing_shows(risk):
+    """Its risk is a capture's, the receiver is right on all its rows, and on all with the trigger it says 0."""
+    for attack, says_0 in (("capture-backdoor", 1.0), ("capture", 0.5)):
+        s, W, batch = with_room(attack)
+        s, state = s._replace(risk=risk), algorithm.start(s, W)
+        for _ in range(3):
+            made = algorithm.round_(s, state, batch)
+            state = made.state
+        w, (X, y) = state.W[0], (s.X[0], s.y[0])
+        assert made.weights[0, 2] > 0.9
+        assert_array_equal(s.model.predict(w, X), y)
+        assert (s.model.predict(w, attacks.with_trigger(X)) == 0).mean() == says_0
+
+
+def test_a_backdoor_that_the_receiver_would_refuse_goes_as_far_as_it_lets_it():
+    """Rows at 1, with the trigger at -9: fitted to both it is -4, where the receiver's risk is 12.5, not 2."""
+    bowl = lambda x: (lambda w: ((w - x) ** 2).sum() / 2, lambda w: w - x)
+    sent = tailored.capture_backdoor(np.array([3.0]), *bowl(1.0), *bowl(-9.0))
+    assert_allclose(sent, -1.0, atol=7 / 256)
+    assert bowl(1.0)[0](sent) <= 2.0
+
+
+def test_the_same_rows_with_the_trigger_are_what_the_backdoor_is_trained_on():
+    s, W, batch = with_room("capture-backdoor")
+    view = View(s, algorithm.start(s, W), batch, W[2:], W[:2], s.normal, None, 0)
+    X, y = s.X[0].copy(), s.y[0]
+    X[:, 2:] = 3
+    assert KNOWLEDGE["triggered_risk"].of(view)(W[1]) == s.model.risk(W[1], X, 0 * y)
+    assert_array_equal(KNOWLEDGE["triggered_gradient"].of(view)(W[1]), s.model.gradient(W[1], X, 0 * y))
+    assert (s.X[0][:, 2:] == 0).all()  # the receiver's rows are left as they are
+
+
+def test_a_run_counts_its_success():
+    """On Spambase, after an epoch; the same rows in models that listen to nobody, for comparison."""
+    s, test, W = tasks.build(config(attack="capture-backdoor", attackers=3))
+    assert test.backdoor
+    listening, deaf = (
+        train.run(s._replace(rule=rule), test, W, 0, 1, engine.engine).history["backdoor_success"][-1]
+        for rule in ("adaptive", "local")
+    )
+    assert listening > 0.9
+    assert deaf < 0.5
 
 
 # --- Permuted -----------------------------------------------------------------------------------------------

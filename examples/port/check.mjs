@@ -1,4 +1,4 @@
-// Runs the test vectors against resilient.js and related.mjs: node examples/port/check.mjs [--answers FOLDER] [FAMILY ...]
+// Runs the test vectors against the port: node examples/port/check.mjs [--answers FOLDER] [FAMILY ...]
 //
 // Prints a line per file (all, or those of the named families) and, for each case that fails, its comment and the
 // first number that differs. Exit status: 0 if all agree, 1 if not, 2 for a bad command line.
@@ -6,6 +6,7 @@
 import { mkdirSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
 import * as related from "./related.mjs";
 import p2p from "./resilient.js";
+import { tailored } from "./tailored.mjs";
 
 const VECTORS = new URL("../../refimpl/vectors/v1/", import.meta.url);
 const NOT_FINITE = { NaN: NaN, Infinity: Infinity, "-Infinity": -Infinity };
@@ -193,6 +194,7 @@ const FUNCTIONS = {
   round,
   trajectory,
   ...related.FUNCTIONS,
+  tailored: (inputs) => ({ sent: tailored({ ...inputs, model: build(inputs.model) }) }),
   related_rounds: (inputs) => related.relatedRounds({ ...inputs, model: build(inputs.model) }),
 };
 

@@ -223,8 +223,9 @@ function network(inputs) {
 
 const gradients = (s, W) =>
   W.map((w, k) => p2p.regularised(p2p.gradient(s.model, w, s.batchX[k], s.batchY[k]), w, s.l2));
-const riskOf = (s, k, w) =>
-  w.every(Number.isFinite) ? p2p.risk(s.model, w, s.batchX[k], s.batchY[k]) + p2p.penalty(w, s.l2) : Infinity;
+const riskOn = (s, w, X, y) =>
+  w.every(Number.isFinite) ? p2p.risk(s.model, w, X, y) + p2p.penalty(w, s.l2) : Infinity;
+const riskOf = (s, k, w) => riskOn(s, w, s.batchX[k], s.batchY[k]);
 
 // Everyone's step from its row of `base` along its row of G: [models, what the optimisers remember].
 function steps(s, state, base, G) {
@@ -430,7 +431,87 @@ function fedavg(s, state) {
 
 const byRule = (rule) => (s, state) => stepThenMix(s, state, (W) => rule(W, s.f));
 
-// --- The table: a round, the options that it is called with, what it refuses (`fixed`: graphs that change) ------
+// --- Systems that look for a reason to listen -------------------------------------------------------------------
+
+// The entropy of the labels: the risk of the best constant guess.
+function bestGuess(y) {
+  const shares = [...new Set(y)].map((label) => y.filter((other) => other === label).length / y.length);
+  return -sum(shares.map((p) => p * Math.log(p)));
+}
+
+const skill = (own, guess, m) => (Number.isFinite(own) ? Math.max(own, own + m * (guess - own)) : Infinity);
+
+// Models in the order of their risk, as long as the risk of the mixture is not above the bar: [mixture, weights].
+function checkedMixture(W, own, risks, bar, risk) {
+  const passes = (l) => Number.isFinite(risks[l]) && risks[l] <= bar;
+  const passing = ranking(risks.map((r) => [nanIsLargest(r)])).filter(passes);
+  let kept = Number.isFinite(risks[own]) ? [own] : passing.length ? passing.slice(0, 1) : [own];
+  let [mixture, c] = [W[kept[0]], [1]];
+  for (const l of passing.filter((l) => l !== kept[0])) {
+    const weights = p2p.inverseRiskWeights([...kept, l].map((i) => risks[i]));
+    const share = weights.at(-1);
+    const trial = mixture.map((x, j) => (1 - share) * x + share * W[l][j]);
+    const r = risk(trial);
+    if (Number.isFinite(r) && r <= bar) [kept, mixture, c] = [[...kept, l], trial, weights];
+  }
+  return [mixture, W.map((_, l) => (kept.includes(l) ? c[kept.indexOf(l)] : 0))];
+}
+
+// A step, then the checked mixture; scored(k) are the samples and labels on which worker k scores models.
+function listen(s, state, m, scored) {
+  const weights = s.workers.map(() => s.workers.map(() => 0));
+  const made = stepThenMix(s, state, (W, own, k) => {
+    const [X, y] = scored(k);
+    const risk = (w) => riskOn(s, w, X, y);
+    const risks = W.map(risk);
+    const [mixture, c] = checkedMixture(W, own, risks, skill(risks[own], bestGuess(y), m), risk);
+    s.hears[k].forEach((l, i) => (weights[k][l] = c[i]));
+    return mixture;
+  });
+  return { ...made, weights };
+}
+
+// The rows of worker k without padding, as [samples, labels], those whose number passes `which`.
+function rowsWhere(s, k, which) {
+  const rows = range(s.y[k].length).filter((i) => s.y[k][i] >= 0 && which(i));
+  return [rows.map((i) => s.X[k][i]), rows.map((i) => s.y[k][i])];
+}
+
+const scoredBy = (s, risk, local) => (k) => (risk === "batch" ? [s.batchX[k], s.batchY[k]] : local(k));
+
+function skillBar(s, state, { m = 0.1, risk = "local" }) {
+  return listen(s, state, m, scoredBy(s, risk, (k) => rowsWhere(s, k, () => true)));
+}
+
+// The network in which normal workers step without their rows 1, 6, 11, ..., what is left, and what is held out.
+function apart(s) {
+  const held = (k, i) => s.normal.includes(k) && i % 5 === 1;
+  const rest = (k) => rowsWhere(s, k, (i) => !held(k, i));
+  const out = (k) => rowsWhere(s, k, (i) => held(k, i));
+  const pick = (part) => s.batch.map((rows, k) => rows.map((i) => rest(k)[part][i % rest(k)[1].length]));
+  return [{ ...s, batchX: pick(0), batchY: pick(1) }, rest, out];
+}
+
+function heldOutBar(s, state, { m = 0 }) {
+  const [there, , out] = apart(s);
+  return listen(there, state, m, out);
+}
+
+// A never listens, B has a skill bar and is sent; a worker uses B where it has the lower risk on what is held out.
+function twoTracks(s, state, { m = 0.2, risk = "local" }) {
+  const [there, rest, out] = apart(s);
+  const [alone, before, ...moments] = state.memory ?? [state.W, state.W];
+  const remembered = (k) => (moments.length ? { t: state.t, m: moments[0][k], v: moments[1][k] } : null);
+  const talks = listen(there, { W: before, optimizer: state.optimizer }, m, scoredBy(there, risk, rest));
+  const [A, after] = steps(there, { optimizer: s.workers.map(remembered) }, alone, gradients(there, alone));
+  const B = talks.W;
+  const lower = (k) => riskOn(s, B[k], ...out(k)) < riskOn(s, A[k], ...out(k));
+  const W = B.map((w, k) => (!s.normal.includes(k) || lower(k) ? w : A[k]));
+  const kept = after[0] ? ["m", "v"].map((slot) => after.map((o) => o[slot])) : [];
+  return { ...talks, W, memory: [A, B, ...kept] };
+}
+
+// --- The table: a round, its options, what it refuses (`fixed`: graphs that change; `rows`: fewer than these) ---
 
 const neighboursOf = (name, least) => (n, f) => {
   if (n - 1 < least(f)) throw new RangeError(`${name} needs ${least(f)} neighbours, got ${n - 1}, f=${f}`);
@@ -489,6 +570,9 @@ const SYSTEMS = {
   "geometric-median": { round: byRule((W) => geometricMedian(W)) },
   "multi-krum": { round: byRule(multiKrum), require: requireKrum },
   bulyan: { round: byRule(bulyan), require: requireBulyan },
+  "skill-bar": { round: skillBar },
+  "held-out-bar": { round: heldOutBar, rows: 2 },
+  "two-tracks": { round: twoTracks, rows: 2 },
 };
 
 // Calls `check`; what it throws says where.
@@ -502,7 +586,13 @@ function located(where, check) {
 
 function checkNetwork(system, s) {
   system.suits?.(s.graph);
-  for (const k of s.normal) located(`worker ${k}`, () => system.require?.(s.hears[k].length, s.f));
+  for (const k of s.normal) {
+    located(`worker ${k}`, () => {
+      system.require?.(s.hears[k].length, s.f);
+      const rows = s.y[k].filter((label) => label >= 0).length;
+      if (rows < (system.rows ?? 0)) throw new RangeError(`needs ${system.rows} rows, one to hold out, got ${rows}`);
+    });
+  }
 }
 
 // One round for each of `batches`, from W: what was sent in the last one, W after each, what is remembered. All are
@@ -520,7 +610,7 @@ export function relatedRounds(inputs) {
     const batchX = batch.map((rows, k) => rows.map((row) => X[k][row]));
     const batchY = batch.map((rows, k) => rows.map((row) => y[k][row]));
     const mu = Array.isArray(inputs.step_size) ? inputs.step_size[i] : inputs.step_size;
-    const s = { ...networks[graphs ? i : 0], mu, batchX, batchY, signals: signals?.[i] };
+    const s = { ...networks[graphs ? i : 0], mu, batch, batchX, batchY, signals: signals?.[i] };
     made = system.round(s, state, { ...system.options, ...inputs });
     state = { W: made.W, optimizer: made.optimizer, memory: made.memory, t: state.t + 1 };
     return made.W;

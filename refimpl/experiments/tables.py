@@ -13,6 +13,7 @@ from refimpl.experiments.results import MEASURES, Results, Row
 from refimpl.experiments.statistics import interval, not_worse
 
 WIDTH = 80  # columns of a terminal
+BACKDOOR = "backdoor_success"  # a number of some runs
 
 
 def rows(results: Results) -> list[Row]:
@@ -22,6 +23,7 @@ def rows(results: Results) -> list[Row]:
     """
     table = []
     attacks = names_run(results, "attack", ATTACKS)
+    any_backdoor = any(BACKDOOR in run.history for run in results)
     level = {(attack, m): level_with_best(results, attack, m) for attack in attacks for m in MEASURES}
     for rule in rules_of(results):
         for attack in attacks:
@@ -32,10 +34,17 @@ def rows(results: Results) -> list[Row]:
                 with np.errstate(invalid="ignore"):  # of an infinite loss: NaN
                     row |= {f"{m}_interval": interval(values) for m, values in at_end.items()}
                 row |= {f"{m}_level": rule in level[attack, m] for m in MEASURES}
+                row |= backdoor_of(runs) if any_backdoor else {}
                 lost = [run.history.get("not_finite", [0])[-1] or 0 for run in runs]
                 row |= {"not_finite": int(max(lost)), "seeds_lost": sum(map(bool, lost))}
                 table.append(row | {"bytes_per_round": float(np.mean([run.bytes_per_round for run in runs]))})
     return table
+
+
+def backdoor_of(runs: Results) -> Row:
+    """The success of a backdoor with half of the 95 % interval; None and NaN if the runs had no backdoor."""
+    values = [run.last(BACKDOOR) for run in runs if BACKDOOR in run.history]
+    return {BACKDOOR: float(np.mean(values)) if values else None, f"{BACKDOOR}_interval": interval(values)}
 
 
 def rules_of(results: Results) -> list[str]:
@@ -101,7 +110,8 @@ class Quantity(NamedTuple):
 
     about: str
     what: str  # heads the names of the lines
-    lines: dict[str, tuple[str, str]]  # of each rule, by name: the measures of the worst number and of the mean
+    lines: dict[str, tuple[str, ...]]
+    """of each rule, by name: the measures of the worst number and of the mean, or of the mean alone"""
     notes: dict[str, str]  # by the mark that they explain
 
 
@@ -111,8 +121,9 @@ QUANTITIES = {
     "worst_own": Quantity(
         "Test accuracy of the normal workers, each on its own test split or on the whole.",
         "test",
-        {"own": ("worst_own", "mean_own"), "whole": ("worst_whole", "mean_whole")},
+        {"own": ("worst_own", "mean_own"), "whole": ("worst_whole", "mean_whole"), "fooled": (BACKDOOR,)},
         {
+            "fooled": "fooled: the mean share of rows with a trigger that get the attackers' label",
             "±": "± half of the 95 % interval over the seeds (Student's t; may pass 0 or 1)",
             "=": LEVEL,
             "*": f"{LOST}; their accuracy counts as 0",
@@ -167,20 +178,21 @@ def block_of(header: list[str], lines: list[list[str]], block: slice, head: str,
     return "\n".join(made)
 
 
-def cell_of(row: Row | None, worst: str, mean: str, head: str) -> str:
+def cell_of(row: Row | None, measures: tuple[str, ...], head: str) -> str:
     """A cell: "0.81 0.92 ", over several seeds "0.81±0.05 ", each with a mark for models that were lost.
 
     Below a head for several seeds, one that was run with a single one is "0.81".
     """
-    if row is None:
+    first = measures[0]
+    if row is None or row[first] is None:
         return "- "
     lost = "*" if row["not_finite"] else " "
     if head == MEAN:
-        return f"{format_number(row[worst])} {format_number(row[mean])}{lost}"
-    marks = ("=" if row[f"{worst}_level"] and row["seeds"] > 1 else "") + lost.strip()
-    half = row[f"{worst}_interval"]
+        return " ".join(format_number(row[measure]) for measure in measures) + lost
+    marks = ("=" if row.get(f"{first}_level") and row["seeds"] > 1 else "") + lost.strip()
+    half = row[f"{first}_interval"]
     return (
-        f"{format_number(row[worst])}{f'±{format_number(half)}' if math.isfinite(half) else ' ' * 5}{marks:<2}"
+        f"{format_number(row[first])}{f'±{format_number(half)}' if math.isfinite(half) else ' ' * 5}{marks:<2}"
     )
 
 
@@ -194,14 +206,16 @@ def format_number(value: float) -> str:
 
 
 def cells(results: Results, what: str) -> list[list[str]]:
-    """The header, then for every rule its lines, as in QUANTITIES."""
-    found, quantity = {(row["rule"], row["attack"]): row for row in rows(results)}, QUANTITIES[what]
+    """The header, then for every rule its lines, as in QUANTITIES; no line for what no run has."""
+    table, quantity = rows(results), QUANTITIES[what]
+    found = {(row["rule"], row["attack"]): row for row in table}
     attacks, head = names_run(results, "attack", ATTACKS), head_of(results)
     lines = [["rule", quantity.what, *attacks]]
     for rule in rules_of(results):
-        for name, (worst, mean) in quantity.lines.items():
-            numbers = (cell_of(found.get((rule, attack)), worst, mean, head) for attack in attacks)
-            lines.append([rule, name, *numbers])
+        for name, measures in quantity.lines.items():
+            if measures[0] in table[0]:
+                numbers = (cell_of(found.get((rule, attack)), measures, head) for attack in attacks)
+                lines.append([rule, name, *numbers])
     return lines
 
 

@@ -11,6 +11,7 @@ import numpy as np
 from refimpl import algorithm
 from refimpl.arrays import Array, module_of
 from refimpl.attacks import ATTACKS, KNOWLEDGE, Known, View
+from refimpl.related.attacks import TARGET, with_trigger
 
 Risk = Callable[[Array], Array]  # (d,) -> a number
 
@@ -41,21 +42,26 @@ def data_of(view: View, k: int) -> tuple[Array, Array]:
     return view.s.scored_on(k, view.batch[k])  # type: ignore[index]
 
 
-def risk_of(view: View, k: int) -> Risk:
-    """r_k, as worker k computes it in this round."""
-    X, y = data_of(view, k)
-    return lambda w: algorithm.risk(view.s, w, X, y)
+def triggered(view: View) -> tuple[Array, Array]:
+    """The samples on which the receiver scores, all with the trigger of a backdoor, and its class for all."""
+    X, y = data_of(view, view.receiver)
+    return with_trigger(X), module_of(y).full_like(y, TARGET)
 
 
-def gradient_of(view: View) -> Callable[[Array], Array]:
-    """The gradient of the receiver's risk, (d,) -> (d,)."""
-    s, (X, y) = view.s, data_of(view, view.receiver)
-    return lambda w: s.model.gradient(w, X, y) + s.l2 * w
+def risk_on(view: View, data: tuple[Array, Array]) -> Risk:
+    """The risk on such samples and labels; r_k if they are worker k's."""
+    return lambda w: algorithm.risk(view.s, w, *data)
+
+
+def gradient_on(view: View, data: tuple[Array, Array]) -> Callable[[Array], Array]:
+    """Its gradient, (d,) -> (d,)."""
+    s = view.s
+    return lambda w: s.model.gradient(w, *data) + s.l2 * w
 
 
 def own_risk(view: View) -> Risk:
     """The mean of the attackers' own risks, (d,) -> a number."""
-    risks = [risk_of(view, int(a)) for a in view.s.attackers]
+    risks = [risk_on(view, data_of(view, int(a))) for a in view.s.attackers]
     return lambda w: sum(r(w) for r in risks) / len(risks)
 
 
@@ -77,8 +83,10 @@ KNOWLEDGE |= {
     "receiver": Known(receiver_model, "the receiver's model"),
     "heard": Known(heard, "the honest models that the receiver hears"),
     "liars": Known(liars, ""),
-    "risk": Known(lambda view: risk_of(view, view.receiver), "the receiver's data"),
-    "gradient": Known(gradient_of, "the receiver's data"),
+    "risk": Known(lambda view: risk_on(view, data_of(view, view.receiver)), "the receiver's data"),
+    "gradient": Known(lambda view: gradient_on(view, data_of(view, view.receiver)), "the receiver's data"),
+    "triggered_risk": Known(lambda view: risk_on(view, triggered(view)), "the receiver's data"),
+    "triggered_gradient": Known(lambda view: gradient_on(view, triggered(view)), "the receiver's data"),
     "own_risk": Known(own_risk, "its own data"),
     "outcome": Known(outcome, "the rule and the receiver's data"),
     "before": Known(models_before, "the models before the round"),

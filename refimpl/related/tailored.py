@@ -26,6 +26,7 @@ import numpy as np
 from refimpl.arrays import Array, module_of
 from refimpl.attacks import ATTACKS, Attack
 from refimpl.models import Layout
+from refimpl.related.attacks import backdoored
 from refimpl.related.knowledge import Risk
 
 Gradient = Callable[[Array], Array]  # (d,) -> (d,)
@@ -110,6 +111,21 @@ def capture(receiver: Array, risk: Risk, gradient: Gradient) -> Array:
     return fitted(receiver, risk, gradient, 1 / 100)
 
 
+def capture_backdoor(
+    receiver: Array, risk: Risk, gradient: Gradient, triggered_risk: Risk, triggered_gradient: Gradient
+) -> Array:
+    """The receiver's model, fitted to its rows with and without a trigger, as far as that passes: (d,).
+
+    Rows with the trigger (`attacks.with_trigger`) all have the label that the attackers want. The sum of both
+    risks descends until it is a hundredth of the receiver's, as in a `capture`, or the steps are used up. Where
+    that ends with a risk that the receiver refuses, what is sent lies on the way there.
+    """
+    limit = below(risk(receiver), receiver.dtype)
+    both = lambda w: risk(w) + triggered_risk(w)
+    w = descended(receiver, both, lambda w: gradient(w) + triggered_gradient(w), limit / 100)
+    return farthest(receiver, w, risk, limit)
+
+
 def permuted(receiver: Array, counts: tuple[int, int], layout: Layout, risk: Risk, gradient: Gradient) -> Array:
     """The receiver's network with its hidden units exchanged, (f, d): attacker i turns them by i + 1 places.
 
@@ -179,6 +195,12 @@ ATTACKS |= {
         "capture",
         ("receiver", "risk", "gradient"),
     ),
+    "capture-backdoor": entry(
+        capture_backdoor,
+        "fitted to the receiver's rows, and to these with a trigger: a backdoor that passes",
+        "capture-backdoor",
+        ("receiver", "risk", "gradient", "triggered_risk", "triggered_gradient"),
+    )._replace(poison=backdoored),  # which says on what its success is tested; what attackers train is not sent
     "permuted": entry(
         permuted,
         "the receiver's network with hidden units exchanged",

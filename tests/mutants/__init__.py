@@ -5,10 +5,10 @@ wrong one, the tests that kill it ...). Only public names and entries of tables 
 
 A file per room: `specification` (with train and released), `fast`, `faults` (with peers), `related`,
 `related_attacks`, `tailored`, `talking`, `experiments` (with draws and partitions), `audit`; `vectors`,
-`later_vectors` and `related_vectors` hold what a wrong port may do, and the cases of the test vectors that
-notice; `common` what all are written with. A mistake that the audit knows is taken from its variants, by its
-name (`known`). To add one: write the mistake and name the tests that should notice it; if there are none, write
-one.
+`later_vectors`, `related_vectors` and `tailored_vectors` hold what a wrong port may do, and the cases of the
+test vectors that notice; `common` what all are written with. A mistake that the audit knows is taken from its
+variants, by its name (`known`). To add one: write the mistake and name the tests that should notice it; if
+there are none, write one.
 """
 
 from typing import Any, NamedTuple
@@ -24,6 +24,7 @@ from mutants import (
     related_vectors,
     specification,
     tailored,
+    tailored_vectors,
     talking,
     vectors,
 )
@@ -52,6 +53,7 @@ MUTANTS = [
         vectors,
         later_vectors,
         related_vectors,
+        tailored_vectors,
     )
     for row in table.MUTANTS
 ]

@@ -4,7 +4,7 @@ import numpy as np
 
 from mutants.common import entry, killer
 from refimpl.attacks import ATTACKS
-from refimpl.related import tailored
+from refimpl.related import attacks, knowledge, tailored
 
 test = killer("tailored")
 
@@ -34,6 +34,8 @@ FORMULA = test("on_a_bowl_the_boundary_is_where_the_formula_puts_it")
 FARTHEST = test("what_they_send_is_the_farthest_that_this_allows")
 LITTLE = test("attackers_turn_by_different_places_and_lower_the_risk_by_little")
 ECHO = test("an_echo_has_all_weight_but_one_part_where_nobody_else_passes")
+BACKDOOR = test("a_captors_backdoor_gets_in_and_nothing_shows", risk="local")
+REFUSED = test("a_backdoor_that_the_receiver_would_refuse_goes_as_far_as_it_lets_it")
 
 MUTANTS = [
     ("an echo with its signs flipped", ATTACKS, "echo", entry("send", lambda right: np.negative), ECHO),
@@ -120,6 +122,41 @@ MUTANTS = [
         lambda right: lambda w, risk, gradient, share: right(w, risk, gradient, 1.0),
         FARTHEST,
         test("three_captors_get_nearly_all_the_weight"),
+    ),
+    (
+        "a backdoor that is not trained in",
+        ATTACKS,
+        "capture-backdoor",
+        entry("send", lambda right: lambda *known: tailored.capture(*known[:3])),
+        BACKDOOR,
+    ),
+    (
+        "a backdoor alone, whatever becomes of the receiver's rows",
+        ATTACKS,
+        "capture-backdoor",
+        entry("send", lambda right: lambda w, r, g, *triggered: right(w, *triggered, *triggered)),
+        BACKDOOR,
+    ),
+    (
+        "a backdoor that does not ask whether it passes",
+        tailored,
+        "farthest",
+        lambda right: lambda w, goal, risk, limit: goal,
+        REFUSED,
+    ),
+    (
+        "every other row with the trigger, as `poison` has it",
+        knowledge,
+        "triggered",
+        lambda right: lambda view: attacks.backdoored(*knowledge.data_of(view, view.receiver), 2),
+        test("the_same_rows_with_the_trigger_are_what_the_backdoor_is_trained_on"),
+    ),
+    (
+        "a backdoor whose success nobody counts",
+        ATTACKS,
+        "capture-backdoor",
+        entry("poison", lambda right: None),
+        test("a_run_counts_its_success"),
     ),
     (
         "no margin",

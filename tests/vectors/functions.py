@@ -4,7 +4,7 @@ from unittest import mock
 
 import numpy as np
 import related_functions
-from related_functions import steps_of
+from related_functions import steps_of, unpadded
 
 from refimpl import aggregate, algorithm, attacks, draws, graphs, layers, optim, released, train
 from refimpl.arrays import module_of, quiet
@@ -29,9 +29,14 @@ class Replay:
 
 def prepared(model, X, y, graph, attackers, batch, lr, smoothing, **options):
     """The setting of a case, checked. Its rows are padded to one length, with label -1."""
-    X, y = [own[labels >= 0] for own, labels in zip(X, y)], [labels[labels >= 0] for labels in y]
     s = algorithm.Setting(
-        model.model, X, y, graph, attackers, step_size=steps_of(lr), batch_size=batch.shape[-1], **options
+        model.model,
+        *unpadded(X, y),
+        graph,
+        attackers,
+        step_size=steps_of(lr),
+        batch_size=batch.shape[-1],
+        **options,
     )
     train.check(s)
     released.smooth(np.ones(1), np.ones(1), smoothing)  # refuses a share that is none

@@ -19,6 +19,8 @@ import later_related_size_cases  # noqa: F401
 import later_round_cases  # noqa: F401
 import later_rule_cases  # noqa: F401
 import later_size_cases  # noqa: F401
+import later_tailored_cases  # noqa: F401
+import later_talking_cases  # noqa: F401
 import layer_cases  # noqa: F401
 import model_cases  # noqa: F401
 import neighbourhood_cases  # noqa: F401

@@ -4,7 +4,7 @@ import itertools
 
 import numpy as np
 
-from refimpl import algorithm
+from refimpl import algorithm, graphs
 from refimpl.attacks import ATTACKS, View
 from refimpl.related import attacks, mixing, rules, systems
 
@@ -14,6 +14,11 @@ def steps_of(lr):
     if not np.ndim(lr):
         return lr
     return lambda k, t: lr[k] if lr.ndim == 1 else lr[t - 1, k]
+
+
+def unpadded(X, y):
+    """The workers' rows without their padding, which has the label -1."""
+    return [own[labels >= 0] for own, labels in zip(X, y)], [labels[labels >= 0] for labels in y]
 
 
 def related_rounds(
@@ -31,6 +36,7 @@ def related_rounds(
     signals=None,
     optimizer="sgd",
     l2=0.0,
+    risk="local",
     **options,
 ):
     """Rounds of a system: the models after each, what was sent in the last one, and what it remembers then.
@@ -38,8 +44,8 @@ def related_rounds(
     All rounds are on one graph, or round t is on graphs[t - 1].
     """
     schedule = None if graphs is None else lambda t: graphs[t - 1]
-    first = graph if graphs is None else graphs[0]
-    s = algorithm.Setting(model.model, X, y, first, attackers, attack=attack, optimizer=optimizer, l2=l2)
+    first, learning = graph if graphs is None else graphs[0], {"optimizer": optimizer, "l2": l2, "risk": risk}
+    s = algorithm.Setting(model.model, *unpadded(X, y), first, attackers, attack=attack, **learning)
     systems.check(system, s, schedule, len(batches))
     step = systems.engine(system, schedule, **options)(s._replace(step_size=steps_of(step_size))).step
     state, path = algorithm.start(s, W), []
@@ -55,6 +61,21 @@ def related_rounds(
 def sent_by(name, own, honest):
     """What an attack makes of models alone."""
     return ATTACKS[name].made_from(View(None, None, None, own, honest, None, None))
+
+
+def tailored(attack, model, receiver, X, y, own=None, round=1, l2=0.0):
+    """What an attack that knows Eq. (6) sends a receiver whose rows are X (n, ...), y (n,).
+
+    Of `boundary-own` they are the attackers' rows, (f, n, ...) and (f, n). `own` (f, d) are the models of the
+    attackers; unless it is given there is one, at whose model nobody looks.
+    """
+    own = receiver[None] if own is None else own
+    N, theirs = 1 + len(own), attack == "boundary-own"
+    X, y = ([rows[0], *rows] if theirs else [rows] * N for rows in (X, y))
+    s = algorithm.Setting(model.model, X, y, graphs.complete(N), np.arange(1, N), attack=attack, l2=l2)
+    before = algorithm.start(s, np.stack([receiver, *own]))._replace(t=round - 1)
+    view = View(s, before, np.zeros((N, 1), dtype=int), own, receiver[None], s.normal, None, 0)
+    return {"sent": ATTACKS[attack].made_from(view)}
 
 
 FUNCTIONS = {
@@ -81,12 +102,14 @@ FUNCTIONS = {
     "fang_trimmed_mean": lambda **given: {"sent": attacks.fang_trimmed_mean(**given)},
     "dissensus": lambda **given: {"sent": attacks.dissensus(**given)},
     "spectral": lambda **given: {"sent": attacks.spectral(**given)},
+    "tailored": tailored,
     "related_rounds": related_rounds,
 }
 _ONE_STEP = {"rtol": 1e-12, "atol": 1e-14}
 TOLERANCES = dict.fromkeys(FUNCTIONS, _ONE_STEP) | {
     "geometric_median": {"rtol": 1e-9, "atol": 1e-11},
     "spectral": {"rtol": 1e-9, "atol": 1e-11},
+    "tailored": {"rtol": 1e-10, "atol": 1e-12},
     "related_rounds": {"rtol": 1e-9, "atol": 1e-11},
 }
 
