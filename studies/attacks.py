@@ -11,7 +11,7 @@ defined for F liars. HAR: 15 epochs, 13 of 30.
 
 import argparse
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -33,6 +33,7 @@ from refimpl.process import ended, reason
 
 CSV, PAGE = DOCS / "results" / "attacks.csv", DOCS / "results" / "attacks.md"
 ANY = "sign-flip"  # the attack that `local` is run with
+TRIGGERED = "backdoor"  # and the one that says what it does with triggered rows
 CLOSE = 0.05  # accuracies that differ by no more are comparable
 
 
@@ -67,7 +68,7 @@ def configs(task: str) -> Iterator[Config]:
     part = PARTS[task]
     seeds = [str(seed) for seed in range(part.seeds)]
     for (rule, risk), F in ((key, F) for F in part.attackers for key in COLUMNS):
-        attacks = [ANY, "none"] if rule == "local" else list(ATTACKS)
+        attacks = [ANY, TRIGGERED, "none"] if rule == "local" else list(ATTACKS)
         given = [
             "--rules",
             rule,
@@ -123,10 +124,10 @@ def kept(path: Path = CSV) -> Results:
     return [run for run in found if (run.config.task, run.config.seed) in seeds_of]
 
 
-def chosen(results: Results, column: tuple[str, str], attack: str, F: int) -> Results:
-    """The runs of a rule with a risk under an attack with F liars, 0 for no attack."""
+def chosen(results: Results, column: tuple[str, str], attack: str, F: int, alone: str = ANY) -> Results:
+    """The runs of a rule with a risk under an attack with F liars, 0 for no attack; of local under `alone`."""
     rule, risk = column
-    attack = attack if F and rule != "local" else ANY if F else "none"
+    attack = attack if F and rule != "local" else alone if F else "none"
     wanted = (rule, risk if RULES[rule].scores else "local", attack, F)
     return [r for r in results if (r.config.rule, r.config.risk, r.config.attack, r.config.liars) == wanted]
 
@@ -162,27 +163,19 @@ def paired(one: Results, other: Results) -> tuple[list[float], list[float]]:
 
 
 def verdict(results: Results) -> str:
-    """A sentence for each risk: under which attacks adaptive is level with local, and under which it is not."""
+    """A sentence for each risk: under how many attacks adaptive is level with local, and how far it falls else."""
     said = []
     for risk, words in LISTENING.items():
         found = falls(results, risk)
-        broken = {attack: by_F for attack, by_F in found.items() if max(by_F.values()) > CLOSE}
-        held = [attack for attack in found if attack not in broken]
-        worst = []
-        for attack, by_F in broken.items():
-            fall, F = max((fall, F) for F, fall in by_F.items())
-            worst.append(f"`{attack}` ({fall:.2f} with F = {F})")
+        deepest = {attack: max((fall, F) for F, fall in by_F.items()) for attack, by_F in found.items()}
+        broken = sorted(((*deepest[attack], attack) for attack in found), reverse=True)
+        worst = [f"`{attack}` ({fall:.2f} with F = {F})" for fall, F, attack in broken if fall > CLOSE]
         tried = ", ".join(str(F) for F in sorted({F for by_F in found.values() for F in by_F}))
-        text = f"**{words}** (F = {tried} of 10), `adaptive` is nowhere more than {CLOSE} below `local`"
-        text += f" under {listed(held)}"
+        text = f"**{words}** (F = {tried} of 10), `adaptive` is nowhere more than {CLOSE} below `local` under"
+        text += f" {len(found) - len(worst)} of {several(len(found), 'attack')}"
         text += f"; it falls below it under {', '.join(worst)}." if worst else "."
         said += [text] if found else []
     return "\n\n".join(said)
-
-
-def listed(names: Iterable[str]) -> str:
-    """The names in code type; "none of them" if there are none."""
-    return ", ".join(f"`{name}`" for name in names) or "none of the attacks"
 
 
 def table(results: Results, F: int) -> str:
@@ -227,6 +220,18 @@ def section(results: Results) -> str:
     return "\n\n".join(text)
 
 
+def backdoors(results: Results) -> str:
+    """A line per backdoor and number of liars: the share of triggered rows that get the attackers' label."""
+    some = [run for run in results if np.isfinite(run.last("backdoor_success"))]
+    lines = [f"| attack | F | {' | '.join(COLUMNS.values())} |", f"|---|---:|{'---|' * len(COLUMNS)}"]
+    for attack in names_run(some, "attack", ATTACKS):
+        for F in counts(some):
+            found = [mean(chosen(some, column, attack, F, TRIGGERED), "backdoor_success") for column in COLUMNS]
+            if any(value is not None for value in found):
+                lines.append(f"| `{attack}` | {F} | {' | '.join(number(value, 2) for value in found)} |")
+    return "\n".join(lines)
+
+
 def seeds(results: Results) -> str:
     """The number of seeds of a cell, at least and at most."""
     found: dict[tuple[Any, ...], int] = {}
@@ -239,7 +244,7 @@ def seeds(results: Results) -> str:
 def blocks() -> dict[str, str]:
     """The blocks of the page."""
     spambase = [run for run in kept() if run.config.task == "spambase"]
-    return {"verdict": verdict(spambase), "tables": section(kept())}
+    return {"verdict": verdict(spambase), "backdoors": backdoors(spambase), "tables": section(kept())}
 
 
 # --- CSV -> picture -----------------------------------------------------------------------------------------
@@ -267,15 +272,16 @@ def draw(results: Results, path: Path) -> None:
 
 
 def panel(ax: Any, results: Results, risk: str, measure: str, attacks: list[str]) -> None:
-    """Draws a line per attack, those of the paper in grey, and local's."""
+    """Draws a line per attack, those of the paper and of others in grey, and local's."""
     lines = {attack: (("adaptive", risk), attack) for attack in attacks} | {"local": (("local", "local"), ANY)}
     for i, (name, (column, attack)) in enumerate(lines.items()):
         points = {F: mean(chosen(results, column, attack, F), measure) for F in [0, *counts(results)]}
         known = {F: value for F, value in points.items() if value is not None}
-        papers = name in ATTACKS and ATTACKS[name].by_default
-        colour = "black" if name == "local" else "0.7" if papers else COLOURS[i % len(COLOURS)]
-        style = ("--" if name == "local" else "-") + MARKERS[i % len(MARKERS)]
-        look = {"color": colour, "linewidth": 1, "markersize": 3.5, "label": name}
+        grey = name in ATTACKS and ATTACKS[name].reference != "ours"
+        colour = "black" if name == "local" else "0.8" if grey else COLOURS[i % len(COLOURS)]
+        style = ("--" if name == "local" else "-") + ("" if grey else MARKERS[i % len(MARKERS)])
+        label = ("others" if i == 0 else "_") if grey else name  # an underscore: not in the legend
+        look = {"color": colour, "linewidth": 1, "markersize": 3.5, "label": label, "zorder": 1 if grey else 2}
         ax.plot(list(known), list(known.values()), style, **look)
     ax.grid(alpha=0.3, linewidth=0.5)
 

@@ -36,9 +36,11 @@ RUNS = [
 
 def test_the_verdict_pairs_the_seeds_and_names_the_deepest_fall():
     first, second = attacks.verdict(RUNS).split("\n\n")
-    assert "nowhere more than 0.05 below `local` under `echo`; it falls below it under `permuted`" in first
+    assert (
+        "nowhere more than 0.05 below `local` under 1 of 2 attacks; it falls below it under `permuted`" in first
+    )
     assert "`permuted` (0.25 with F = 3)" in first
-    assert second.endswith("under none of the attacks; it falls below it under `echo` (0.20 with F = 3).")
+    assert second.endswith("under 0 of 1 attack; it falls below it under `echo` (0.20 with F = 3).")
 
 
 def test_a_row_has_what_passes_and_the_accuracies_of_all_rules():
@@ -51,6 +53,15 @@ def test_a_row_has_what_passes_and_the_accuracies_of_all_rules():
     assert "1 to 2 seeds a cell, 10 runs." in attacks.section(RUNS)
 
 
+def test_a_backdoor_has_its_success():
+    fooled = [
+        run("adaptive", "capture-backdoor", seed, 0.8, 3, backdoor_success=share)
+        for seed, share in ((0, 0.9), (1, 1.0))
+    ]
+    (line,) = attacks.backdoors([*RUNS, *fooled]).splitlines()[2:]
+    assert line == "| `capture-backdoor` | 3 | 0.95 | - | - | - | - | - |"
+
+
 def test_what_is_kept_is_not_run_again():
     """Nor is a rule that is not defined for so many liars, nor `local` under more than one attack."""
     every = attacks.missing("spambase", [])
@@ -58,7 +69,7 @@ def test_what_is_kept_is_not_run_again():
     assert ("krum", "local", "echo", 3) in keys
     assert ("krum", "local", "echo", 5) not in keys
     assert ("median", "batch", "echo", 3) not in keys
-    assert {attack for rule, _, attack, _ in keys if rule == "local"} == {"none", "sign-flip"}
+    assert {attack for rule, _, attack, _ in keys if rule == "local"} == {"none", "sign-flip", "backdoor"}
     assert {attack for rule, _, attack, _ in keys if rule == "adaptive"} == set(ATTACKS)
     assert len(every) == len(keys) * 5
     kept = [replace(RUNS[0], config=every[7])]
