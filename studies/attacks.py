@@ -163,7 +163,7 @@ def paired(one: Results, other: Results) -> tuple[list[float], list[float]]:
 
 
 def verdict(results: Results) -> str:
-    """A sentence for each risk: under how many attacks adaptive is level with local, and how far it falls else."""
+    """A sentence for each risk: under how many attacks adaptive is level with local, and how far it falls."""
     said = []
     for risk, words in LISTENING.items():
         found = falls(results, risk)
