@@ -59,6 +59,13 @@ MISTAKES = [
     ("(Math.sqrt(vHat) + eps)", "Math.sqrt(vHat + eps)", "adam", "adam-adds-eps-outside-the-root"),
     ("(y > 0 ? dy : 0)", "(y >= 0 ? dy : 0)", "affine", "relu-backward-is-zero-at-the-kink"),
     (".map((d) => d / rows)", "", "mlp", "mlp-gradient"),
+    ("lies[k]) : local)", "lies[0]) : local)", "round", "adaptive-a-message-for-each-receiver"),
+    (
+        "(toEach ? sent[k] : sent)[l]",
+        "(toEach ? sent[0] : sent)[l]",
+        "round",
+        "median-a-message-for-each-receiver",
+    ),
     ("const W = local.slice();", "const W = sent.slice();", "round", "adaptive-sign-flip"),
     ("Number.isFinite(previous) ?", "previous !== undefined ?", "round", "adaptive-smoothing-goes-on"),
     (

@@ -541,12 +541,13 @@ function round(setting, state, batch, signals) {
   const local = steps.map(([w]) => w);
   const optimizer = steps.map(([, optimizerState]) => optimizerState);
 
-  // attackers replace what they send
-  const sent = local.slice();
+  // attackers replace what they send: lies[i], or to receiver k lies[k][i]
   const honest = honestWorkers(setting);
   const send = typeof attack === "function" ? attack : ATTACKS[attack];
   const lies = send(attackers.map((k) => local[k]), honest.map((k) => local[k]), signals);
-  attackers.forEach((k, i) => (sent[k] = lies[i]));
+  const toEach = Array.isArray(lies[0]?.[0]);
+  const among = (lies) => local.map((w, l) => (attackers.includes(l) ? lies[attackers.indexOf(l)] : w));
+  const sent = toEach ? workers.map((k) => (honest.includes(k) ? among(lies[k]) : local)) : among(lies);
 
   // for all normal agents: model aggregation step; attackers go on from their own local step
   const W = local.slice();
@@ -555,7 +556,7 @@ function round(setting, state, batch, signals) {
   for (const k of honest) {
     if (rule === "local") continue;
     const N_k = neighbours(graph, k);
-    const models = N_k.map((l) => sent[l]);
+    const models = N_k.map((l) => (toEach ? sent[k] : sent)[l]);
     if (rule in RULES) {
       W[k] = RULES[rule](models, attackers.length);
       continue;

@@ -34,6 +34,14 @@ def first_ten(risks):
     return np.where(np.arange(len(risks)) < 10, risks, np.inf)
 
 
+def to_the_first(messages):
+    def made(*args):
+        sent = messages(*args)
+        return sent if sent.ndim == 2 else np.broadcast_to(sent[0], sent.shape).copy()
+
+    return made
+
+
 @quiet
 def halved_median(W):
     s, n = aggregate.ascending(W), len(W)
@@ -206,6 +214,8 @@ MUTANTS = [
     ("the first round's step size for all", algorithm.Setting, "mu",
      lambda f: lambda self, k, t: f(self, k, 1), case(f"{STEPS}-that-shrink"),
      case(f"{STEPS}-that-shrink-adam")),
+    ("all hear what the first receiver is sent", algorithm, "messages", to_the_first,
+     case("round/adaptive-a-message-for-each-receiver"), case("round/median-a-message-for-each-receiver")),
     ("smoothing by NaN is none", released, "smooth",
      lambda f: lambda before, r, share: f(before, r, 1.0 if np.isnan(share) else share),
      case("round/smoothing-of-nan")),

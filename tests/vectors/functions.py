@@ -44,9 +44,15 @@ def prepared(model, X, y, graph, attackers, batch, lr, smoothing, **options):
 
 
 def given(messages):
-    """The attack "given": the case carries what attackers send."""
-    send = Attack(lambda own, honest, signals: module_of(own).asarray(messages), "given", "-", "given")
-    return mock.patch.dict(ATTACKS, {} if messages is None else {"given": send})
+    """The attack "given": the case carries what attackers send, (F, d), or (N, F, d) to each receiver."""
+    if messages is None:
+        return mock.patch.dict(ATTACKS)
+    if messages.ndim == 2:
+        entry = Attack(lambda own: module_of(own).asarray(messages), "given", "-", "given", ("own",))
+    else:
+        to = lambda own, place: module_of(own).asarray(messages[place])
+        entry = Attack(to, "given", "-", "given", ("own", "place"), per_receiver=True)
+    return mock.patch.dict(ATTACKS, given=entry)
 
 
 def one_round(s, state, batch, signals, smoothing, smoothed):

@@ -86,6 +86,35 @@ def trimmed_mean_in_too_small_a_neighbourhood():
     return "round", setup(rule="trimmed-mean", graph=SPARSE), ["trimmed_mean", "worker"]
 
 
+# --- A message for each receiver ----------------------------------------------------------------------------
+
+
+def near_the_receiver(seed, by):
+    """What attackers 1 and 4 send each of seven receivers: its model before the round, moved a little."""
+    return draw(202, 7, D)[:, None] + by * draw(seed, 7, 2, D)
+
+
+@case("round")
+def adaptive_a_message_for_each_receiver():
+    """Catches one message for all, and sent[l][k] in place of sent[k][l]: each of the two attackers sends every
+    receiver a model near its own, of which some pass, and which no other receiver hears."""
+    given, made = one_round(attack="given", messages=near_the_receiver(263, 0.2))
+    weights = made["weights"][[0, 2, 3, 5, 6]][:, [1, 4]]
+    assert (weights > 0).any()
+    assert (weights == 0).any()
+    np.testing.assert_array_equal(made["sent"][1], made["local"])  # attackers lie to no one but normal workers
+    return "round", given
+
+
+@case("round")
+def median_a_message_for_each_receiver():
+    """Catches a rule other than Eq. (6) that hears what another receiver was sent, on a sparse graph."""
+    given, made = one_round(rule="median", graph=SPARSE, attack="given", messages=near_the_receiver(264, 1.0))
+    swapped = given | {"messages": given["messages"][::-1]}
+    unlike(made["W"], round_(**swapped)["W"])
+    return "round", given
+
+
 # --- Numbers that are not finite ----------------------------------------------------------------------------
 
 

@@ -54,7 +54,7 @@ def clear_round(given, made):
         if k in attackers:
             continue
         members = np.flatnonzero(graph[k])
-        M = sent[members]
+        M = (sent if sent.ndim == 2 else sent[k])[members]
         r = made["smoothed"][k] if given["rule"] == "adaptive" else np.full(len(graph), nan)
         if np.isfinite(r[k]):
             gap = abs(r[members] - r[k])[members != k]
