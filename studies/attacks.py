@@ -106,11 +106,11 @@ def missing(task: str, kept: Results) -> list[Config]:
     return [c for key, c in {key_of(c): c for c in configs(task)}.items() if key not in known]
 
 
-def run(task: str, folder: Path, jobs: int) -> None:
+def run(task: str, folder: Path, jobs: int, data_dir: str | None) -> None:
     """Computes what the CSV lacks, and adds it."""
     if todo := missing(task, read(CSV) if CSV.exists() else []):
         folder.mkdir(parents=True, exist_ok=True)
-        runner.run_grid(todo, folder, jobs, None, 1)
+        runner.run_grid(todo, folder, jobs, data_dir, 1)
         systems.collect([folder], CSV)
 
 
@@ -293,12 +293,13 @@ def main(argv: list[str] | None = None) -> int:
     runs.add_argument("folders", nargs=1, type=Path, metavar="FOLDER")
     runs.add_argument("--task", choices=PARTS, default="spambase")
     runs.add_argument("--jobs", type=whole_number(1), default=1, help="runs at a time (1)")
+    runs.add_argument("--data-dir", metavar="FOLDER", help="with the data (as shipped, or fetched once)")
     commands.add_parser("collect", help="runs -> CSV").add_argument("folders", nargs="+", type=Path)
     commands.add_parser("show", help="CSV -> docs/results/attacks.md")
     options = parser.parse_args(argv)
     try:
         if options.command == "run":
-            run(options.task, options.folders[0], options.jobs)
+            run(options.task, options.folders[0], options.jobs, options.data_dir)
         elif options.command == "collect":
             print(f"{systems.collect(options.folders, CSV)} runs in {CSV}")
         else:
