@@ -215,7 +215,8 @@ def section(results: Results) -> str:
         facts = f"{c.workers} workers, {c.epochs} epochs, {seeds(some)} a cell, {len(some)} runs."
         for F in [0, *counts(some)]:
             if len((made := table(some, F)).splitlines()) > 2:
-                text_of_task.append(f"{several(F, 'liar') if F else 'Nobody lies'}:\n\n{made}")
+                summary = f"<summary>{several(F, 'liar') if F else 'Nobody lies'}</summary>"
+                text_of_task.append(f'<details markdown="1">\n{summary}\n\n{made}\n\n</details>')
         text.append("\n\n".join([f"## {TASKS[task].title}", facts, *text_of_task]))
     return "\n\n".join(text)
 
@@ -227,7 +228,7 @@ def backdoors(results: Results) -> str:
     for attack in names_run(some, "attack", ATTACKS):
         for F in counts(some):
             found = [mean(chosen(some, column, attack, F, TRIGGERED), "backdoor_success") for column in COLUMNS]
-            if any(value is not None for value in found):
+            if any(value is not None for value in found[:-1]):  # more than local
                 lines.append(f"| `{attack}` | {F} | {' | '.join(number(value, 2) for value in found)} |")
     return "\n".join(lines)
 
