@@ -26,6 +26,7 @@ from refimpl.experiments.config import Config
 from refimpl.experiments.figures import COLOURS, MARKERS, drawing
 from refimpl.experiments.options import Parser, parse, whole_number
 from refimpl.experiments.results import Results, read
+from refimpl.experiments.statistics import interval
 from refimpl.experiments.tables import names_run
 from refimpl.experiments.tasks import TASKS
 from refimpl.experiments.words import several
@@ -142,16 +143,16 @@ def counts(results: Results) -> list[int]:
     return sorted({run.config.liars for run in results} - {0})
 
 
-def falls(results: Results, risk: str) -> dict[str, dict[int, float]]:
-    """By attack and number of liars, how far the worst own accuracy of adaptive is below that of local."""
-    found: dict[str, dict[int, float]] = {}
+def falls(results: Results, risk: str) -> dict[str, dict[int, list[float]]]:
+    """By attack and number of liars, how far adaptive's worst own accuracy is below local's, seed by seed."""
+    found: dict[str, dict[int, list[float]]] = {}
     for attack in names_run(results, "attack", ATTACKS):
         for F in counts(results) if ATTACKS[attack].lies else ():
             ours, alone = paired(
                 chosen(results, ("adaptive", risk), attack, F), chosen(results, ("local", "local"), attack, F)
             )
             if ours:
-                found.setdefault(attack, {})[F] = float(np.mean(alone) - np.mean(ours))
+                found.setdefault(attack, {})[F] = [a - b for a, b in zip(alone, ours, strict=True)]
     return found
 
 
@@ -167,15 +168,28 @@ def verdict(results: Results) -> str:
     said = []
     for risk, words in LISTENING.items():
         found = falls(results, risk)
-        deepest = {attack: max((fall, F) for F, fall in by_F.items()) for attack, by_F in found.items()}
-        broken = sorted(((*deepest[attack], attack) for attack in found), reverse=True)
-        worst = [f"`{attack}` ({fall:.2f} with F = {F})" for fall, F, attack in broken if fall > CLOSE]
+        deepest = [
+            max((float(np.mean(fall)), F, attack, fall) for F, fall in by_F.items())
+            for attack, by_F in found.items()
+        ]
+        worst = [
+            f"`{attack}` ({difference(fall)} with F = {F})"
+            for depth, F, attack, fall in sorted(deepest, reverse=True)
+            if depth > CLOSE
+        ]
         tried = ", ".join(str(F) for F in sorted({F for by_F in found.values() for F in by_F}))
         text = f"**{words}** (F = {tried} of 10), `adaptive` is nowhere more than {CLOSE} below `local` under"
         text += f" {len(found) - len(worst)} of {several(len(found), 'attack')}"
         text += f"; it falls below it under {', '.join(worst)}." if worst else "."
         said += [text] if found else []
     return "\n\n".join(said)
+
+
+def difference(values: list[float]) -> str:
+    """The mean with half of the 95 % interval, and how many seeds it is of."""
+    half = interval(values)
+    spread = f" ± {half:.2f}" if np.isfinite(half) else ""
+    return f"{np.mean(values):.2f}{spread}, {several(len(values), 'seed')},"
 
 
 def table(results: Results, F: int) -> str:
