@@ -12,7 +12,7 @@ import pytest
 
 import refimpl
 from refimpl.aggregate import RULES
-from refimpl.attacks import ATTACKS
+from refimpl.attacks import ATTACKS, KNOWLEDGE
 from refimpl.experiments import fingerprint, tasks
 from refimpl.experiments.config import Config
 from refimpl.experiments.fingerprint import origin_of, parsed
@@ -243,6 +243,7 @@ def test_the_entries_that_a_run_uses_count_and_no_others(monkeypatch):
         (RULES, "adaptive", RULES["inverse-risk"]._replace(label="adaptive")),
         (ATTACKS, "sign-flip", attack._replace(send=functools.partial(scaled, 1))),
         (ATTACKS, "sign-flip", attack._replace(send=functools.partial(scaled, 2))),
+        (KNOWLEDGE, "own", KNOWLEDGE["own"]._replace(of=lambda view: view.own + 1)),
         (RULES, "adaptive", rule._replace(compute=lambda W, risks, own, f: risks)),
         (RULES, "adaptive", rule._replace(compute=lambda W, risks, own, f: -risks)),
         (RULES, "adaptive", rule._replace(compute=blended(0.0))),

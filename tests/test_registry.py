@@ -11,7 +11,7 @@ from test_grid import config
 
 from refimpl import methods
 from refimpl.aggregate import RULES, Rule
-from refimpl.attacks import ATTACKS, Attack
+from refimpl.attacks import ATTACKS, KNOWLEDGE, Attack, View
 from refimpl.experiments import registry
 from refimpl.experiments.registry import TABLES, at_home, entries, installed
 from refimpl.experiments.tasks import TASKS
@@ -30,6 +30,7 @@ def test_the_entries_that_runs_use_are_found_by_table_and_name():
         "features": {"standardised"},
         "optimizer": {"sgd"},
         "task": {"spambase"},
+        "knows": {"own"},
     }
     assert all(TABLES[kind][name] is entry for kind, some in found.items() for name, entry in some.items())
 
@@ -47,6 +48,17 @@ def test_what_a_user_has_added_reaches_another_process_for_the_time_of_a_run():
             assert RULES["median"] is before["median"]
             assert list(RULES) == [*before, "mine"]
         assert before == RULES
+
+
+def test_what_a_users_attack_knows_reaches_another_process_too():
+    mine = KNOWLEDGE["own"]._replace(of=lambda view: 2 * view.own)
+    attack = ATTACKS["sign-flip"]._replace(knows=("twice",))
+    with mock.patch.dict(KNOWLEDGE, {"twice": mine}), mock.patch.dict(ATTACKS, {"mine": attack}):
+        arrived = sent(entries([config(attack="mine")]))
+    with installed(at_home(arrived)):
+        view = View(None, None, None, np.ones((2, 3)), np.ones((1, 3)), np.array([2]), None)
+        assert ATTACKS["mine"].made_from(view).tolist() == [[-2] * 3] * 2
+    assert "twice" not in KNOWLEDGE
 
 
 def test_an_entry_that_cannot_be_compared_is_the_one_that_was_sent(monkeypatch):

@@ -13,7 +13,7 @@ from typing import Any, get_args, get_type_hints
 
 from data_loaders.partition import PARTITIONS
 from refimpl.aggregate import RULES
-from refimpl.attacks import ATTACKS, Attack
+from refimpl.attacks import ATTACKS, KNOWLEDGE, Attack
 from refimpl.experiments.config import Config
 from refimpl.experiments.contents import UnknownError, described
 from refimpl.experiments.tasks import FEATURES, TASKS, method_of
@@ -32,15 +32,17 @@ TABLES: dict[str, dict[str, Any]] = {
     "features": FEATURES,
     "optimizer": OPTIMIZERS,
     "task": TASKS,
+    "knows": KNOWLEDGE,
 }
-"""By the field of `Config` that names an entry, which is a named tuple; the field "rule" may name a system."""
+"""By the field of `Config` that names an entry, which is a named tuple; the field "rule" may name a system, and
+what an attack knows is named by its own entry."""
 SHIPPED = {kind: dict(table) for kind, table in TABLES.items()}  # in a worker process, where no script has run
 Entries = dict[str, dict[str, Any]]  # by table and name
 
 
 def names(config: Config) -> dict[str, str]:
     """The names of the entries that a run uses, by table; a graph given by its edges has none."""
-    found = {kind: getattr(config, kind) for kind in TABLES if kind not in ("rule", "system")}
+    found = {kind: getattr(config, kind) for kind in TABLES if kind not in ("rule", "system", "knows")}
     found["rule" if method_of(config).rule else "system"] = config.rule
     return {kind: text.partition(":")[0] for kind, text in found.items() if text and isinstance(text, str)}
 
@@ -53,7 +55,8 @@ def entries(configs: Iterable[Config]) -> Entries:
             if name not in TABLES[kind]:
                 raise ValueError(f"{config.name} needs entries of the tables here, got {kind} {name}")
             found.setdefault(kind, {})[name] = TABLES[kind][name]
-    return found
+    known = {name for attack in found.get("attack", {}).values() for name in attack.knows if name in KNOWLEDGE}
+    return found | {"knows": {name: KNOWLEDGE[name] for name in sorted(known)}} if known else found
 
 
 # --- In the process of a run --------------------------------------------------------------------------------
