@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from refimpl.fast import engine, parallel
+
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 # b: byzfl has it too; y: there is a yardstick.
 FUNCTIONS = {"adaptive": "", "inverse-risk": "", "average": "b", "medoid": "y", "trimmed-mean": "by"}
@@ -82,10 +84,25 @@ def test_a_table_goes_between_its_markers(tmp_path, capsys, monkeypatch):
     assert [line for line in made.of_page("mine") if line] == ["a  b", "1  2"]
 
 
-@pytest.mark.parametrize("name", ["rounds", "profile", "rules", "scale", "grid"])
+@pytest.mark.parametrize("name", ["rounds", "profile", "threads", "rules", "scale", "grid"])
 def test_the_page_has_a_place_for_every_table(name):
     page = (BENCHMARKS.parent / "docs" / "engineering" / "PERFORMANCE.md").read_text(encoding="utf-8")
     assert page.count(f"<!-- {name} -->\n\n    ") == page.count(f"\n\n<!-- end of {name} -->") == 1
+
+
+def test_threads_are_watched_in_the_parts_that_they_share(monkeypatch):
+    """And the parts take no longer than the round; afterwards nobody watches."""
+    threads = load("threads", monkeypatch)
+    shared = parallel.parallel_for
+    for count in (1, 2):
+        found = threads.profile("har", "batch", count, 0.1)
+        whole = found.pop(threads.ROUND)[0]
+        assert {"engine.local_steps", "engine.attack", "networks.logits", "rules.combine_into"} == set(found)
+        assert 0 < sum(took for took, *_ in found.values()) < whole
+        for took, here, there in found.values():
+            assert max(here, there) <= took
+            assert there == 0 or count == 2
+    assert engine.parallel_for is shared
 
 
 def test_the_grid_takes_as_many_runs_in_torch(tmp_path, capsys, monkeypatch):
