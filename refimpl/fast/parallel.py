@@ -7,6 +7,7 @@ test_parallel.py.
 
 import functools
 import math
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
@@ -68,10 +69,14 @@ def parallel_for(function: Callable[[Any], None], parts: Iterable[Any]) -> None:
         for part in todo:
             function(part)
         return
-    ahead = iter(todo)  # its next item is handed out under the interpreter lock
+    ahead = deque(todo)
 
     def work() -> None:
-        for part in ahead:
+        while ahead:
+            try:
+                part = ahead.popleft()  # each goes to one thread, also where there is no interpreter lock
+            except IndexError:  # another has just taken the last
+                return
             function(part)
 
     # With the caller's settings: the number of threads, and what numpy does about NaN and infinities.
