@@ -65,6 +65,19 @@ def held_out_bar(net, x, m=0.0):
     return talk(net, x, m, batch, held)
 
 
+def chosen_bar(net, x, margins=(0, 0.1, 0.2, 0.4, 0.8)):
+    """A whole round for each margin, then a comparison, where the code compares worker by worker."""
+    batch, rest, held = divided(net)
+    y = [net.descend(k, x[k], net.slope(k, x[k], batch(k))) for k in range(len(x))]
+    new = list(y)
+    rounds = [talk(net, x, m, batch, rest) for m in margins]
+    for k in net.normal:
+        for candidate in rounds:
+            if net.risk(k, candidate[k], held(k)) < net.risk(k, new[k], held(k)):
+                new[k] = candidate[k]
+    return new
+
+
 def two_tracks(net, x, alone, talking, m=0.2):
     batch, rest, held = divided(net)
     talking = talk(net, talking, m, batch, rest)

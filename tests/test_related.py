@@ -37,9 +37,9 @@ SCREENING = [
         "ios",
         "geometric-median",
     ),
-    *("multi-krum", "bulyan", "skill-bar", "held-out-bar", "two-tracks"),
+    *("multi-krum", "bulyan", "skill-bar", "held-out-bar", "chosen-bar", "two-tracks"),
 ]
-WEIGHS = ("multi-task", "skill-bar", "held-out-bar", "two-tracks")
+WEIGHS = ("multi-task", "skill-bar", "held-out-bar", "chosen-bar", "two-tracks")
 
 
 # --- Against the oracles ------------------------------------------------------------------------------------
@@ -128,6 +128,7 @@ ORACLES = {
     "bulyan": by_rows(oracle.bulyan),
     "skill-bar": lambda net, t, x: (oracle_talking.skill_bar(net, x),),
     "held-out-bar": lambda net, t, x: (oracle_talking.held_out_bar(net, x),),
+    "chosen-bar": lambda net, t, x: (oracle_talking.chosen_bar(net, x),),
     "two-tracks": lambda net, t, x, a=None, b=None: oracle_talking.two_tracks(net, x, a or x, b or x),
 }
 

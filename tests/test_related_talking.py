@@ -1,6 +1,7 @@
 """refimpl/related/talking.py: its guarantee against arbitrary messages, and its special cases."""
 
 import math
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -17,7 +18,8 @@ from refimpl import algorithm, models, related
 from refimpl.related import talking
 from refimpl.related.rounds import Heard
 
-SYSTEMS = ("skill-bar", "held-out-bar", "two-tracks")
+SYSTEMS = ("skill-bar", "held-out-bar", "chosen-bar", "two-tracks")
+HOLD_OUT = SYSTEMS[1:]
 LIARS = [1, 2, 3, 4, 5, 6]  # all but one
 
 # --- The bar and the mixture, by hand -----------------------------------------------------------------------
@@ -169,6 +171,27 @@ def test_whatever_is_sent_the_risk_on_rows_held_out_does_not_rise(data, seed):
         assert MODEL.risk(result.state.W[0], X, y) <= MODEL.risk(result.sent[0][0], X, y)
 
 
+@given(st.data(), st.sampled_from(["local", "batch"]), st.integers(0, 20))
+def test_whatever_is_sent_the_chosen_model_is_within_the_widest_bar_and_no_worse_on_rows_held_out(
+    data, scored, seed
+):
+    s = setting(attackers=LIARS, attack="hostile", risk=scored, l2=0.01)
+    with sends(lambda own, honest, signals: said(data.draw, honest)):
+        result = run("chosen-bar", 1, s, initial(seed=seed))
+    own, new = result.sent[0][0], result.state.W[0]
+    kept = np.arange(len(s.y[0])) % 5 != 1
+    X, y = s.X[0][kept], s.y[0][kept]
+    if scored == "batch":
+        rows = batches(s, 1)[0][0] % kept.sum()
+        X, y = X[rows], y[rows]
+    r_k = algorithm.risk(s, own, X, y)
+    assert algorithm.risk(s, new, X, y) <= max(r_k, r_k + 0.8 * (talking.best_guess(y) - r_k))
+    assert algorithm.risk(s, new, s.X[0][~kept], s.y[0][~kept]) <= algorithm.risk(
+        s, own, s.X[0][~kept], s.y[0][~kept]
+    )
+    assert np.isfinite(new).all()
+
+
 def exchanged(w):
     """The same network with its hidden units in another order."""
     w = w.copy()
@@ -189,6 +212,65 @@ def test_a_network_with_its_hidden_units_exchanged_is_not_mixed_in():
     assert_allclose(eq6.weights[0, :2], 0.5)
     assert MODEL.risk(eq6.state.W[0], s.X[0], s.y[0]) > 1.1 * MODEL.risk(W[0], s.X[0], s.y[0])
     assert_array_equal(ours.state.W[0], W[0])
+
+
+# --- A margin that is chosen --------------------------------------------------------------------------------
+
+
+def test_of_equals_the_first_is_chosen_and_nan_is_above_all():
+    choose = lambda *risks: talking.lowest([(r, i) for i, r in enumerate(risks)], lambda r: r)[1]
+    assert choose(1.0, 0.5, 0.5, 2.0) == 1
+    assert choose(0.5, 0.5) == 0
+    assert choose(math.nan, math.inf, 3.0) == 2
+    assert choose(math.inf, math.nan) == choose(math.nan, math.nan) == 0
+
+
+def test_workers_choose_their_own_model_or_a_mixture_of_any_margin():
+    """Which is the first of the lowest risk on rows held out, among rounds of one margin each."""
+    seen, margins = set(), (0.0, 0.2, 0.8)
+    for seed in range(6):
+        s, W = setting(attackers=[1], attack="sign-flip"), initial(seed=seed)
+        W = W[0] + 0.1 * W
+        single = [run("chosen-bar", 1, s, W, margins=(m,)) for m in margins]
+        result = run("chosen-bar", 1, s, W, margins=margins)
+        for k in s.normal:
+            models = [result.sent[0][k], *(each.state.W[k] for each in single)]
+            best = np.argmin([MODEL.risk(w, s.X[k][1::5], s.y[k][1::5]) for w in models])
+            assert_array_equal(result.state.W[k], models[best])
+            assert_array_equal(result.weights[k], [np.eye(7)[k], *(r.weights[k] for r in single)][best])
+            seen.add(int(best))
+    assert seen == {0, 1, 2, 3}
+
+
+def test_a_model_that_is_better_only_on_what_a_worker_steps_on_is_not_mixed_in():
+    """Trained on the receiver's rows, those held out with the other label: all bars let it in."""
+    s = setting(attackers=[], graph=np.eye(7, dtype=bool), rule="local")
+    lied = [y.copy() for y in s.y]
+    lied[2][1::5] = 1 - lied[2][1::5]
+    W, liar = after(s, 20).state.W, after(s._replace(y=lied), 200).state.W[2]
+    graph = np.eye(7, dtype=bool)
+    graph[2, 1] = graph[1, 2] = True
+    s = setting(attackers=[1], attack="hostile", step_size=0.0, graph=graph)
+    with sends(lambda own, honest, signals: liar[None]):
+        bar, chosen = run("skill-bar", 1, talking.apart(s)[0], W), run("chosen-bar", 1, s, W)
+    assert bar.weights[2, 1] > 0.5
+    assert_array_equal(chosen.weights[2], np.eye(7)[2])
+    assert_array_equal(chosen.state.W[2], W[2])
+
+
+def test_no_model_is_scored_twice_on_the_same_rows():
+    """Five margins score what is heard once, and a mixture once; liars that send the same count as one."""
+    scored = []
+
+    def counted(s, w, X, y):
+        scored.append((w.tobytes(), y.tobytes(), X.tobytes()))
+        return algorithm.risk(s, w, X, y)
+
+    s = setting(attackers=[1, 2], attack="foe")
+    with mock.patch.object(talking, "risk", counted):
+        run("chosen-bar", 1, s, 0.3 * initial())
+    assert len(set(scored)) == len(scored)
+    assert len(scored) > len(s.normal) * 6  # one's own, four honest ones, one lie
 
 
 # --- Special cases ------------------------------------------------------------------------------------------
@@ -222,7 +304,7 @@ def test_alone_everyone_descends_on_what_is_not_held_out():
     state = algorithm.start(few, initial())
     for batch in batches(s, 3):
         state = algorithm.round_(few._replace(rule="local"), state, talking.rows_of(few, batch)).state
-    for name in ("held-out-bar", "two-tracks"):
+    for name in HOLD_OUT:
         assert_allclose(run(name, 3, s).state.W, state.W, rtol=1e-12)
 
 
@@ -258,7 +340,7 @@ def test_who_uses_which_track_is_seen_on_rows_held_out():
     assert_allclose(last.sent[0][k], step, rtol=1e-9)
 
 
-@pytest.mark.parametrize("name", ["held-out-bar", "two-tracks"])
+@pytest.mark.parametrize("name", HOLD_OUT)
 def test_nobody_steps_on_rows_held_out(name):
     s = setting(attackers=[], graph=np.eye(7, dtype=bool))
     X = [x.copy() for x in s.X]
@@ -280,11 +362,11 @@ def test_every_row_that_is_not_held_out_is_stepped_on():
 def test_a_margin_is_a_share(name):
     s = setting()
     for m in (-0.1, 1.1, math.nan):
-        with pytest.raises(ValueError, match="0 <= m <= 1, got"):
-            run(name, 1, s, m=m)
+        with pytest.raises(ValueError, match=f"0 <= m <= 1, got {m}"):
+            run(name, 1, s, **{"margins": (0.2, m)} if name == "chosen-bar" else {"m": m})
 
 
-@pytest.mark.parametrize("name", ["held-out-bar", "two-tracks"])
+@pytest.mark.parametrize("name", HOLD_OUT)
 def test_a_worker_with_one_row_cannot_hold_it_out(name):
     s = setting(rows=[7, 4, 1, 5, 8, 4, 6])
     with pytest.raises(ValueError, match=f"{name}: worker 2 needs two rows, one to hold out, got 1"):

@@ -457,14 +457,19 @@ function checkedMixture(W, own, risks, bar, risk) {
   return [mixture, W.map((_, l) => (kept.includes(l) ? c[kept.indexOf(l)] : 0))];
 }
 
-// A step, then the checked mixture; scored(k) are the samples and labels on which worker k scores models.
-function listen(s, state, m, scored) {
+// A step, then the checked mixture; scored(k) are the samples and labels on which worker k scores models. With `choose`,
+// those by which it takes one of its own model and the mixture of each margin: the first of the lowest risk.
+function listen(s, state, margins, scored, choose) {
   const weights = s.workers.map(() => s.workers.map(() => 0));
   const made = stepThenMix(s, state, (W, own, k) => {
     const [X, y] = scored(k);
     const risk = (w) => riskOn(s, w, X, y);
     const risks = W.map(risk);
-    const [mixture, c] = checkedMixture(W, own, risks, skill(risks[own], bestGuess(y), m), risk);
+    const bars = margins.map((m) => skill(risks[own], bestGuess(y), m));
+    const mixtures = bars.map((bar) => checkedMixture(W, own, risks, bar, risk));
+    const among = choose ? [[W[own], W.map((_, l) => (l === own ? 1 : 0))], ...mixtures] : mixtures;
+    const there = among.map(([w]) => [choose ? nanIsLargest(riskOn(s, w, ...choose(k))) : 0]);
+    const [mixture, c] = among[ranking(there)[0]];
     s.hears[k].forEach((l, i) => (weights[k][l] = c[i]));
     return mixture;
   });
@@ -480,7 +485,7 @@ function rowsWhere(s, k, which) {
 const scoredBy = (s, risk, local) => (k) => (risk === "batch" ? [s.batchX[k], s.batchY[k]] : local(k));
 
 function skillBar(s, state, { m = 0.1, risk = "local" }) {
-  return listen(s, state, m, scoredBy(s, risk, (k) => rowsWhere(s, k, () => true)));
+  return listen(s, state, [m], scoredBy(s, risk, (k) => rowsWhere(s, k, () => true)));
 }
 
 // The network in which normal workers step without their rows 1, 6, 11, ..., what is left, and what is held out.
@@ -494,7 +499,12 @@ function apart(s) {
 
 function heldOutBar(s, state, { m = 0 }) {
   const [there, , out] = apart(s);
-  return listen(there, state, m, out);
+  return listen(there, state, [m], out);
+}
+
+function chosenBar(s, state, { margins = [0, 0.1, 0.2, 0.4, 0.8], risk = "local" }) {
+  const [there, rest, out] = apart(s);
+  return listen(there, state, margins, scoredBy(there, risk, rest), out);
 }
 
 // A never listens, B has a skill bar and is sent; a worker uses B where it has the lower risk on what is held out.
@@ -502,7 +512,7 @@ function twoTracks(s, state, { m = 0.2, risk = "local" }) {
   const [there, rest, out] = apart(s);
   const [alone, before, ...moments] = state.memory ?? [state.W, state.W];
   const remembered = (k) => (moments.length ? { t: state.t, m: moments[0][k], v: moments[1][k] } : null);
-  const talks = listen(there, { W: before, optimizer: state.optimizer }, m, scoredBy(there, risk, rest));
+  const talks = listen(there, { W: before, optimizer: state.optimizer }, [m], scoredBy(there, risk, rest));
   const [A, after] = steps(there, { optimizer: s.workers.map(remembered) }, alone, gradients(there, alone));
   const B = talks.W;
   const lower = (k) => riskOn(s, B[k], ...out(k)) < riskOn(s, A[k], ...out(k));
@@ -572,6 +582,7 @@ const SYSTEMS = {
   bulyan: { round: byRule(bulyan), require: requireBulyan },
   "skill-bar": { round: skillBar },
   "held-out-bar": { round: heldOutBar, rows: 2 },
+  "chosen-bar": { round: chosenBar, rows: 2 },
   "two-tracks": { round: twoTracks, rows: 2 },
 };
 

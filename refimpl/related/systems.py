@@ -40,7 +40,7 @@ from refimpl.related.screening import (
     multi_task,
     tv_penalty,
 )
-from refimpl.related.talking import TWO_ROWS, held_out_bar, skill_bar, two_tracks
+from refimpl.related.talking import TWO_ROWS, chosen_bar, held_out_bar, skill_bar, two_tracks
 
 
 class System(NamedTuple):
@@ -347,6 +347,14 @@ SYSTEMS = {
         about="who is no worse on rows held out, 1 / risk; the mixture is checked",
         reference="ours",
         label="held-out-bar",
+        needs="nothing",
+        requirements=(TWO_ROWS,),
+    ),
+    "chosen-bar": System(
+        round=chosen_bar,
+        about="a skill bar of 0 to 0.8, whichever is best on rows held out, or none at all",
+        reference="ours",
+        label="chosen-bar",
         needs="nothing",
         requirements=(TWO_ROWS,),
     ),

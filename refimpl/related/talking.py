@@ -1,11 +1,12 @@
-"""A rule that is worth talking for: a bar by what a worker knows, mixtures that are checked, two tracks.
+"""A rule that is worth talking for: a bar by what a worker knows or chooses, checked mixtures, two tracks.
 
 Not the paper's, and of no other paper: trials of this project. Eq. (6) isolates, as after a local step hardly
-any neighbour is as good on one's own data as oneself. All three systems step, send, and score what they hear.
+any neighbour is as good on one's own data as oneself. All four systems step, send, and score what they hear.
 Unlike other systems, they score by the setting's risk, on all local data or on the round's batch, as Eq. (6).
 """
 
 import math
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -18,6 +19,9 @@ from refimpl.related.rounds import Heard, SystemRound, gradients, step_then_mix,
 from refimpl.related.schedules import Schedule
 
 EVERY = 5  # the fifth part of the rows is held out where that is needed
+MARGINS = (0.0, 0.1, 0.2, 0.4, 0.8)  # that a worker chooses among, the strictest first
+
+Mixture = tuple[Array, np.ndarray]  # a model (d,) and the weights (n,) of those heard that it is made of
 
 
 def best_guess(y: Array) -> float:
@@ -35,7 +39,7 @@ def skill(own: float, guess: float, m: float) -> float:
     return max(own, own + m * (guess - own)) if math.isfinite(own) else math.inf
 
 
-def checked_mixture(h: Heard, bar: float, risks: np.ndarray) -> tuple[Array, np.ndarray]:
+def checked_mixture(h: Heard, bar: float, risks: np.ndarray) -> Mixture:
     """A mixture of one's own model and of those heard whose risk is not above the bar, and the weights (n,).
 
     Models are added in the order of their risk, ties to the lowest number, with weights 1 / r, Eq. (5). One is
@@ -73,7 +77,7 @@ def skill_bar(
     r_0 is `best_guess` on the data that models are scored on. The filter is that of Eq. (6) with m = 0, and at
     the start, when nobody is better than r_0.
     """
-    return listen(s, state, batch, signals, m, judge=s)
+    return listen(s, state, batch, signals, (m,), judge=s)
 
 
 @quiet
@@ -85,7 +89,31 @@ def held_out_bar(
     On these one's own model has no advantage, so that others pass even with m = 0.
     """
     rest, last = apart(s)
-    return listen(rest, state, rows_of(rest, batch), signals, m, judge=last)
+    return listen(rest, state, rows_of(rest, batch), signals, (m,), judge=last)
+
+
+@quiet
+def chosen_bar(
+    s: Setting,
+    state: State,
+    batch: Array,
+    signals: Array | None = None,
+    margins: Sequence[float] = MARGINS,
+) -> SystemRound:
+    """A round in which each worker chooses its margin by rows that it does not step on: see `apart`.
+
+    It makes the `checked_mixture` of each margin, scored on the rest of its rows as in `skill_bar`, and takes
+    the one of the lowest risk on the rows held out: the first of equals, where its own model comes before all
+    mixtures. So it listens only if that is better than not listening on rows that decided nothing else.
+
+    Guarantee, whatever is sent and without convexity: if r_k, its own risk on what it scores on, is finite, its
+    next model has a risk there of at most the bar of the widest margin; and on the rows held out one of at most
+    that of its own model. For its own model is one of those that it chooses among, which is the second part; of
+    that model the first is true as no bar is below r_k, and of a mixture by `checked_mixture`, as `skill` does
+    not fall when m grows. Rows that choose in every round are no test: of other rows this says nothing.
+    """
+    rest, last = apart(s)
+    return listen(rest, state, rows_of(rest, batch), signals, margins, judge=rest, chooser=last)
 
 
 @quiet
@@ -103,7 +131,8 @@ def two_tracks(
     xp, rows = module_of(state.W), rows_of(rest, batch)
     state = with_slots(state, state.W, state.W, *state.memory)
     alone = State(state.memory[slots], state.memory[slots + 2 :], state.t)
-    talks = listen(rest, State(state.memory[slots + 1], state.memory[:slots], state.t), rows, signals, m, rest)
+    second = State(state.memory[slots + 1], state.memory[:slots], state.t)
+    talks = listen(rest, second, rows, signals, (m,), judge=rest)
     A, remembered = steps(rest, alone.W, gradients(rest, alone.W, rows), alone)
     B = talks.state.W
     W = B.copy()
@@ -115,25 +144,59 @@ def two_tracks(
 
 
 def listen(
-    s: Setting, state: State, batch: Array, signals: Array | None, m: float, judge: Setting
+    s: Setting,
+    state: State,
+    batch: Array,
+    signals: Array | None,
+    margins: Sequence[float],
+    judge: Setting,
+    chooser: Setting | None = None,
 ) -> SystemRound:
-    """A round in which models are scored on the data of `judge`; the weights are as in `algorithm.Round`."""
-    if not 0 <= m <= 1:
-        raise ValueError(f"the skill bar needs 0 <= m <= 1, got {m}")
+    """A round in which models are scored on the data of `judge`; the weights are as in `algorithm.Round`.
+
+    Of several margins, a worker takes the one whose mixture is best on all its data of `chooser`, if any is
+    better than its own model.
+    """
+    if wrong := [m for m in margins if not 0 <= m <= 1]:
+        raise ValueError(f"the skill bar needs 0 <= m <= 1, got {wrong[0]}")
     N = len(s.graph)
     C = np.zeros((N, N), state.W.dtype)
 
     def mix(h: Heard) -> Array:
         k = h.senders[h.own]
         X, y = judge.scored_on(k, batch[k])
-        h = h._replace(risk=lambda w: risk(s, w, X, y))
+        h = h._replace(risk=once(lambda w: risk(s, w, X, y)))
         risks = np.array([float(h.risk(w)) for w in h.models], state.W.dtype)
-        bar = skill(float(risks[h.own]), best_guess(y), m)
-        model, C[k, h.senders] = checked_mixture(h, bar, risks)
+        bars = [skill(float(risks[h.own]), best_guess(y), m) for m in margins]
+        mixtures = [checked_mixture(h, bar, risks) for bar in bars]
+        if chooser:
+            alone = h.models[h.own], np.eye(len(risks), dtype=risks.dtype)[h.own]
+            held_out = once(lambda w: risk(s, w, chooser.X[k], chooser.y[k]))
+            mixtures = [lowest([alone, *mixtures], held_out)]
+        model, C[k, h.senders] = mixtures[0]
         return model
 
     result = step_then_mix(s, state, batch, signals, mix)
     return result._replace(weights=module_of(state.W).asarray(C))
+
+
+def once(risk: Callable[[Array], Array]) -> Callable[[Array], Array]:
+    """The same function of a model (d,), computed once for each: bars that let the same ones in share risks."""
+    known: dict[bytes, Array] = {}
+
+    def recalled(w: Array) -> Array:
+        key = to_host(w).tobytes()
+        if key not in known:
+            known[key] = risk(w)
+        return known[key]
+
+    return recalled
+
+
+def lowest(mixtures: Sequence[Mixture], risk: Callable[[Array], Array]) -> Mixture:
+    """The mixture whose model has the lowest risk, the first of equals; NaN is above all."""
+    risks = np.array([float(risk(w)) for w, _ in mixtures])
+    return mixtures[int(np.argmin(np.where(np.isnan(risks), np.inf, risks)))]
 
 
 def apart(s: Setting) -> tuple[Setting, Setting]:

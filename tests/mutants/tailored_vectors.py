@@ -91,9 +91,19 @@ def keeps_itself(checked_mixture):
 
 
 def scored_on_all_rows(listen):
-    return lambda s, state, batch, signals, m, judge: listen(
-        s, state, batch, signals, m, judge._replace(risk="local")
+    return lambda s, state, batch, signals, margins, judge, chooser=None: listen(
+        s, state, batch, signals, margins, judge._replace(risk="local"), chooser
     )
+
+
+def first_that_is_better(lowest):
+    """The first mixture that is better than one's own model."""
+
+    def mutant(mixtures, risk):
+        better = [each for each in mixtures if risk(each[0]) < risk(mixtures[0][0])]
+        return (better or mixtures)[0]
+
+    return mutant
 
 
 def waits_until(last):
@@ -104,6 +114,7 @@ HALVINGS, FITTED = case("boundary-after-eight-halvings"), case("fitted-makes-roo
 HUNDREDTH, FEATURES = case("capture-of-a-hundredth"), case("capture-backdoor-on-four-features")
 PERMUTED = case("permuted-by-one-and-two-places")
 HELD_OUT, TRACKS = case("held-out-bar-on-rows-1-and-6"), case("two-tracks-side-by-side")
+FIVE = case("chosen-bar-of-five-margins")
 MUTANTS = [
     ("seven halvings", tailored, "TRIES", lambda right: 7, HALVINGS),
     ("nine halvings", tailored, "TRIES", lambda right: 9, HALVINGS),
@@ -165,7 +176,7 @@ MUTANTS = [
      case("skill-bar-of-a-tenth")),
     ("scored on all rows, whatever the case says", talking, "listen",
      scored_on_all_rows,
-     case("skill-bar-on-the-batch"), case("two-tracks-on-the-batch")),
+     *cases("{}-on-the-batch", "skill-bar", "chosen-bar", "two-tracks")),
     ("every fourth row is held out", talking, "EVERY", lambda right: 4, HELD_OUT,
      TRACKS),
     ("attackers hold out too", talking, "apart", talks.everyone_holds_out, HELD_OUT),
@@ -174,9 +185,19 @@ MUTANTS = [
     ("rows beyond the rest are its last", talking, "rows_of",
      lambda f: lambda rest, batch: np.minimum(batch, np.array([[len(y) - 1] for y in rest.y])),
      HELD_OUT, TRACKS),
+    ("margins without their own model", talking, "lowest", talks.without_itself, FIVE),
+    ("a margin chosen by rows that it steps on", talking, "listen", talks.chosen_by_what_it_steps_on, FIVE,
+     case("chosen-bar-on-the-batch")),
+    ("the strictest that is better", talking, "lowest", first_that_is_better,
+     case("chosen-bar-up-to-eight-tenths")),
+    ("margins that are always the same", SYSTEMS, "chosen-bar",
+     entry("round", lambda right: lambda *known, margins=None: right(*known)),
+     case("chosen-bar-of-one-margin")),
+    ("margins up to a half", SYSTEMS, "chosen-bar", by_default(margins=(0.0, 0.1, 0.2, 0.5)),
+     case("chosen-bar-up-to-eight-tenths")),
     ("the track that listens is used", SYSTEMS, "two-tracks", talks.always(-1), TRACKS),
     ("the track that does not is used", SYSTEMS, "two-tracks", talks.always(-2), TRACKS),
     ("tracks that share their moments", SYSTEMS, "two-tracks", talks.other_slots, case("two-tracks-with-adam")),
     *((f"{name} of a single row", SYSTEMS, name, entry("requirements", lambda right: ()),
-       case(f"{name}-of-a-single-row")) for name in ("held-out-bar", "two-tracks")),
+       case(f"{name}-of-a-single-row")) for name in ("held-out-bar", "chosen-bar", "two-tracks")),
 ]  # fmt: skip

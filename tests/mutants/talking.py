@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from mutants.related import options, oracle, test
+from mutants.related import options, oracle, test, two
 from refimpl.related import talking
 from refimpl.related.systems import SYSTEMS
 
@@ -73,9 +73,33 @@ def always(track):
     return mutate
 
 
+def without_itself(right):
+    """Its own model is no choice."""
+    return lambda mixtures, risk: right(mixtures[1:], risk)
+
+
+def last_of_equals(right):
+    return lambda mixtures, risk: right(mixtures[::-1], risk)
+
+
+def nan_is_lowest(right):
+    return lambda mixtures, risk: right(mixtures, lambda w: np.nan_to_num(risk(w), nan=-1.0))
+
+
+def chosen_by_what_it_steps_on(right):
+    """The rows held out are not stepped on, and nothing else."""
+
+    def mutant(s, *rest, chooser=None, **given):
+        return right(s, *rest, chooser=chooser and s, **given)
+
+    return mutant
+
+
 HELD_OUT = "whatever_is_sent_the_risk_on_rows_held_out_does_not_rise"
 GUARANTEE = "whatever_is_sent_the_risk_is_not_above_the_bar"
 TRACKS = "whatever_is_sent_two_tracks_are_no_worse_on_rows_held_out"
+CHOSEN = "whatever_is_sent_the_chosen_model_is_within_the_widest_bar_and_no_worse_on_rows_held_out"
+CHOICE = "workers_choose_their_own_model_or_a_mixture_of_any_margin"
 
 MUTANTS = [
     ("the bar without the check", talking, "checked_mixture", unchecked, test(GUARANTEE), test(HELD_OUT),
@@ -113,6 +137,20 @@ MUTANTS = [
     ("the last rows are left out of the batch", talking, "rows_of",
      lambda f: lambda rest, batch: np.minimum(batch, np.array([[len(y) - 1] for y in rest.y])),
      oracle("held-out-bar"), oracle("two-tracks")),
+    ("margins without their own model", talking, "lowest", without_itself, oracle("chosen-bar"), test(CHOICE),
+     test(CHOSEN), test("a_model_that_is_better_only_on_what_a_worker_steps_on_is_not_mixed_in")),
+    ("the widest margin of equals", talking, "lowest", last_of_equals,
+     test("of_equals_the_first_is_chosen_and_nan_is_above_all")),
+    ("a margin whose risk is NaN", talking, "lowest", nan_is_lowest,
+     test("of_equals_the_first_is_chosen_and_nan_is_above_all")),
+    ("a margin chosen by rows that it steps on", talking, "listen", chosen_by_what_it_steps_on,
+     oracle("chosen-bar"), test(CHOICE), test(CHOSEN)),
+    ("the widest margin or nothing", SYSTEMS, "chosen-bar", options(margins=(0.8,)), two("chosen-bar")),
+    ("the strictest margin or nothing", SYSTEMS, "chosen-bar", options(margins=(0.0,)), oracle("chosen-bar")),
+    ("a wider margin than the widest", SYSTEMS, "chosen-bar", options(margins=(0.0, 0.1, 0.2, 0.4, 0.8, 1.0)),
+     two("chosen-bar")),
+    ("risks computed again for each margin", talking, "once", lambda f: lambda risk: risk,
+     test("no_model_is_scored_twice_on_the_same_rows")),
     ("two tracks of which the second is used", SYSTEMS, "two-tracks", always(-1), oracle("two-tracks"),
      test(TRACKS)),
     ("two tracks of which the first is used", SYSTEMS, "two-tracks", always(-2), oracle("two-tracks"),

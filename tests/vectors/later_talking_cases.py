@@ -1,4 +1,4 @@
-"""Rounds of the systems that look for a reason to listen: a skill bar, rows held out, two tracks.
+"""Rounds of the systems that look for a reason to listen: bars of skill, rows held out, a choice, two tracks.
 
 Five workers with seven rows each, but for worker 2, which has five; worker 3 lies. They start near each other.
 """
@@ -88,6 +88,29 @@ def batch_rows(given, made):
     by("rows_of", lambda rest, batch: np.minimum(batch, [[len(y) - 1] for y in rest.y]))(given, made)
 
 
+def without_itself(mixtures, risk):
+    """`lowest` without one's own model among the choices."""
+    return chosen(mixtures[1:], risk)
+
+
+def on_what_it_steps_on(s, *rest, chooser=None, **given):
+    """`listen` that chooses by the rest."""
+    return listen(s, *rest, chooser=chooser and s, **given)
+
+
+chosen, listen = talking.lowest, talking.listen
+
+
+def of_several(given, made):
+    """In the last round somebody keeps its own model, and two others take different margins."""
+    W = run(**given | {"batches": given["batches"][:-1]})["W"][-1]
+    last = given | {"W": W, "batches": given["batches"][-1:]}
+    rounds = [made["sent_1"], *(run(**last | {"margins": [m]})["W"][0] for m in talking.MARGINS)]
+    taken = [next(i for i, x in enumerate(rounds) if (x[k] == made["W"][-1][k]).all()) for k in (0, 1, 2, 4)]
+    assert 0 in taken
+    assert len(set(taken)) > 2
+
+
 def whatever_risk(given, made):
     assert (made["W"] == run(**given | {"risk": "local"})["W"]).all()
 
@@ -101,6 +124,7 @@ def lost(*workers):
 
 ONE_CLASS = np.minimum(talk("skill-bar")["y"], 0)
 NO_CHECK, ANY_ORDER = by("checked_mixture", unchecked), by("checked_mixture", in_order_of_number)
+NOBODY = {"attackers": np.array([], dtype=int), "attack": "none"}
 ADAM = {"optimizer": "adam", "step_size": 0.05}
 ARBITRARY = {"attack": "arbitrary", "signals": draw(393, 3, 1, D)}
 # id, what it catches, system, changes of the inputs, how that is asserted
@@ -124,6 +148,18 @@ ROUNDS = [
      "held-out-bar", {}, both(differs({"system": "skill-bar", "m": 0.0}, {"m": 0.3}), batch_rows)),
     ("held-out-bar-scores-all-that-is-held-out", "risks on the batch: `risk` is about other systems.",
      "held-out-bar", ARBITRARY | {"m": 0.3, "risk": "batch"}, both(batch_rows, whatever_risk)),
+    ("chosen-bar-of-five-margins",
+     "one margin for all, margins without one's own model, and a choice by the rows that are stepped on.",
+     "chosen-bar", {}, both(differs(*({"margins": [m]} for m in talking.MARGINS)), of_several,
+     by("lowest", without_itself), by("listen", on_what_it_steps_on), batch_rows)),
+    ("chosen-bar-up-to-eight-tenths",
+     "the strictest margin that is better than one's own model, and another widest.", "chosen-bar", NOBODY,
+     both(differs({"margins": [0.0, 0.1, 0.2, 0.4]}, {"margins": [0.0]}), of_several)),
+    ("chosen-bar-of-one-margin", "margins that are not those given: one, which is taken or is not.",
+     "chosen-bar", {"margins": np.array([0.3])},
+     both(differs({"margins": talking.MARGINS}), by("lowest", without_itself))),
+    ("chosen-bar-on-the-batch", "a choice by the batch, or risks on all of the rest.", "chosen-bar",
+     {"risk": "batch"}, both(differs({"risk": "local"}), by("listen", on_what_it_steps_on))),
     ("two-tracks-side-by-side", "one track alone, another m, and a choice by the rows that are stepped on.",
      "two-tracks", {}, both(differs({"m": 0.0}, {"m": 0.3}), both_tracks, batch_rows)),
     ("two-tracks-on-the-batch", "a track that is scored on all rows.", "two-tracks", {"risk": "batch"},
@@ -153,6 +189,12 @@ def a_single_row(system):
 def held_out_bar_of_a_single_row():
     """Catches a worker that holds out all that it has."""
     return "related_rounds", a_single_row("held-out-bar"), ["worker 1"]
+
+
+@error("related")
+def chosen_bar_of_a_single_row():
+    """Catches a worker that holds out all that it has."""
+    return "related_rounds", a_single_row("chosen-bar"), ["worker 1"]
 
 
 @error("related")
