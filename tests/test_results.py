@@ -165,7 +165,7 @@ def test_other_columns_are_refused_in_a_line(tmp_path, capsys):
 @pytest.mark.parametrize(
     ("damage", "said"),
     [
-        (lambda text: text[:-80], "runs.csv needs 42 cells in each row, got others in row 2"),
+        (lambda text: text[:-80], "runs.csv needs 43 cells in each row, got others in row 2"),
         (lambda text: text.replace("\n", ",more\n").replace("entries,more", "entries"), "got others in row 1"),
         (lambda text: text + "\udcff", "runs.csv needs to be a CSV file, got 'utf-8' codec can't decode"),
         (lambda text: text + '"' + "x" * 200_000, "runs.csv needs to be a CSV file, got field larger than"),

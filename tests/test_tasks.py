@@ -55,6 +55,15 @@ def test_no_code_asks_for_an_entry_by_its_name():
 # --- From a configuration to arrays -------------------------------------------------------------------------
 
 
+def test_a_common_start_is_worker_0s_and_changes_nothing_else():
+    own, common = (tasks.build(config(start=start, seed=3)) for start in ("own", "common"))
+    assert_array_equal(common[2], np.tile(own[2][0], (10, 1)))
+    assert len(np.unique(own[2][:, 0])) == 10
+    for a, b in zip([*own[0].X, *own[0].y, *own[1][:3]], [*common[0].X, *common[0].y, *common[1][:3]]):
+        assert_array_equal(a, b)
+    assert_array_equal(own[0].attackers, common[0].attackers)
+
+
 def test_the_spambase_preset_is_the_papers():
     setting, _, W = tasks.build(config())
     assert W.shape == (10, 57 * 20 + 20 + 20 * 2 + 2)

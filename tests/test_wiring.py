@@ -97,6 +97,7 @@ FIELDS = {
     "released": (("lower-median",), lambda s: getattr(s.engine, "func", None) is released.engine
                  and s.engine.keywords == {"differences": ("lower-median",)}),
     "l2": (0.25, lambda s: s.setting.l2 == 0.25),
+    "start": ("common", lambda s: (s.W == s.W[0]).all()),
     "graph_schedule": ("every:4", lambda s: enclosed(s.engine, "schedule") is not None),
     "loss": (0.3, lambda s: faults_of(s).loss == 0.3),
     "late": (0.3, lambda s: faults_of(s).late == 0.3),
@@ -232,6 +233,7 @@ def test_a_preset_is_the_papers(task):
         assert getattr(args, option) == value
     assert (args.graph, args.seeds, args.released, args.l2) == ("complete", [0], [], 0.0)
     assert (args.protocol, args.figure, args.repeats) == ("paper", None, None)
+    assert args.start == "own"
     assert (args.plain, args.gpu, args.device) == (False, False, 0)
 
 

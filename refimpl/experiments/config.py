@@ -30,6 +30,7 @@ class Config:
     dtype: str
     released: tuple[str, ...] = ()  # names in `released.DIFFERENCES`
     l2: float = 0.0
+    start: str = "own"  # initial values: each worker's "own", or "common" to all
     graph_schedule: str | tuple[Edges, ...] = ""  # for systems: for `schedules.build`; "": none
     loss: float = 0.0  # for `faults.draw`, as the next two
     late: float = 0.0

@@ -272,6 +272,7 @@ def learning(group: Any) -> None:
     choice(group, "--optimizer", OPTIMIZERS, "of the local step: " + " or ".join(OPTIMIZERS))
     add("--lr", type=number(), metavar="MU", help="learning rate, mu in Eq. (2)")
     add("--l2", type=number(or_zero=True), metavar="L", default=0.0, help="adds L |w|^2 / 2 to the risk")
+    choice(group, "--start", ("own", "common"), "initial values: each worker's own, or common", default="own")
     add("--batch-size", type=whole_number(1), metavar="B", help="rows per local step")
     choice(group, "--features", FEATURES, " or ".join(FEATURES))
     choice(group, "--dtype", DTYPES, " or ".join(DTYPES))

@@ -169,6 +169,8 @@ def build(config: Config, data_dir: str | None = None, xp: ModuleType = np) -> t
         batch_size=c.batch_size,
     )
     W = draws.initial(model.layout, c.workers, draws.stream(c.seed, "init"))
+    if c.start == "common":
+        W[:] = W[0]  # drawn as ever, so that nothing else that is drawn changes
     held_out = HeldOut(*map(xp.asarray, (test.X.astype(c.dtype, copy=False), test.y, test.own)))
     if backdoor:
         triggered, wanted = backdoor
