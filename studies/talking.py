@@ -10,12 +10,13 @@ Beside all other names, `--rules` knows the skill bar with other margins: skill-
 import sys
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import systems
 from blocks import DOCS, write_blocks
 
+from refimpl.attacks import ATTACKS
 from refimpl.experiments import main as experiment
 from refimpl.experiments.figures import drawing
 from refimpl.experiments.results import Results, read
@@ -31,6 +32,7 @@ RULES = [
     "local",
     "adaptive",
     "held-out-bar",
+    "chosen-bar",
     "two-tracks",
     *MARGINS,
     "median",
@@ -39,7 +41,7 @@ RULES = [
     "clipped-gossip",
 ]
 MEASURES = {"worst_own": "worst *own*", "mean_own": "mean *own*", "mean_whole": "mean *whole*"}
-FEW = 5  # seeds: with fewer, a rule is in the tables, and not in the summary
+FEW = 5  # seeds, unless a view asks for fewer
 
 
 def add_margins() -> None:
@@ -56,13 +58,51 @@ def kept(path: Path = CSV) -> Results:
     return read(path)
 
 
-Cell = tuple[str, int, str]  # task, attackers, attack
+class Cell(NamedTuple):
+    """What runs agree in that a mean is taken of, but for the rule."""
+
+    task: str
+    start: str
+    liars: int
+    attack: str
+
+
+class View(NamedTuple):
+    """Cells that one line of a summary may be about."""
+
+    about: str
+    task: str
+    start: str = "own"
+    papers: bool = True  # the attacks of the paper, or those that know the rule
+    seeds: int = FEW  # with fewer, a rule is in the tables, and not in the summary
+
+    def has(self, cell: Cell) -> bool:
+        """Whether the cell is one of them."""
+        same = (cell.task, cell.start) == (self.task, self.start)
+        return same and ATTACKS[cell.attack].by_default == self.papers
+
+
+VIEWS = (
+    View("Spambase", "spambase"),
+    View("Spambase, common initial values", "spambase", start="common"),
+    View("Spambase, attacks that know the rule", "spambase", papers=False, seeds=3),
+    View("HAR", "har", seeds=3),
+)
+
+
+def parts(results: Results) -> dict[tuple[str, str, int], Results]:
+    """The parts of `systems.parts`, own initial values and common ones apart: (task, start, attackers)."""
+    found = {}
+    for start in ("own", "common"):
+        some = [run for run in results if run.config.start == start]
+        found |= {(task, start, f): part for (task, f), part in systems.parts(some).items()}
+    return found
 
 
 def gains(results: Results, rule: str, measure: str) -> dict[Cell, np.ndarray]:
     """How far a rule is above `local` in a measure, seed by seed, wherever there are two seeds or more."""
     found: dict[Cell, np.ndarray] = {}
-    for (task, f), some in systems.parts(results).items():
+    for (task, start, f), some in parts(results).items():
         for attack in names_run(some, "attack", systems.ATTACKS):
             ours, alone = (
                 {run.config.seed: run.last(measure) for run in select(some, name, attack)}
@@ -70,70 +110,95 @@ def gains(results: Results, rule: str, measure: str) -> dict[Cell, np.ndarray]:
             )
             seeds = sorted(set(ours) & set(alone))
             if len(seeds) > 1:
-                found[task, 0 if attack == "none" else f, attack] = np.array(
-                    [ours[k] - alone[k] for k in seeds]
-                )
+                cell = Cell(task, start, f if ATTACKS[attack].lies else 0, attack)
+                found[cell] = np.array([ours[k] - alone[k] for k in seeds])
     return found
 
 
-def summary(results: Results) -> str:
-    """A line per rule: its lowest and highest mean gain over `local`, with few liars and with all but one."""
-    head = [f"{words}, {who}" for who in ("0 or 3 liars of 10", "9 of 10") for words in MEASURES.values()]
-    head.remove("mean *own*, 9 of 10")  # of the one normal worker, which is the worst, too
-    lines = [f"| | {' | '.join(head)} |", f"|---|{'---|' * len(head)}"]
+def summary(results: Results, view: View) -> str:
+    """A line per rule: its lowest and highest mean gain over `local`, with few liars and with most; or ""."""
+    columns = [(many, measure) for many in (False, True) for measure in MEASURES]
+    columns.remove((True, "mean_own"))  # of the one normal worker, which is the worst, too
+    every = {column: who(results, view, column[0]) for column in columns}
+    columns = [column for column in columns if every[column]]
+    head = [f"{MEASURES[measure]}, {every[many, measure]}" for many, measure in columns]
+    lines = []
     for rule in RULES[1:]:
-        cells = [
-            span(gains(results, rule, measure), many)
-            for many in (False, True)
-            for measure in MEASURES
-            if not (many and measure == "mean_own")
-        ]
-        if cells[0]:
+        cells = [span(of_view(gains(results, rule, measure), view, many), view) for many, measure in columns]
+        if cells and cells[0]:
             lines.append(f"| `{rule}` | {' | '.join(cell or '-' for cell in cells)} |")
-    return "\n".join(lines)
+    return "\n".join([f"| | {' | '.join(head)} |", f"|---|{'---|' * len(head)}", *lines]) if lines else ""
 
 
-def span(found: dict[Cell, np.ndarray], many: bool) -> str:
-    """The lowest mean gain with its 95 % interval, and the highest, on Spambase; "" with too few seeds."""
-    some = [v for (task, f, _), v in found.items() if task == "spambase" and (f > 5) == many]
-    if not some or min(map(len, some)) < FEW:
+def who(results: Results, view: View, many: bool) -> str:
+    """How many lie in the cells of a view in which most do, or in the others: words; "" if there are none."""
+    configs = [run.config for run in results]
+    found = {
+        (c.liars, c.workers)
+        for c in configs
+        if view.has(Cell(c.task, c.start, c.liars, c.attack)) and (2 * c.liars > c.workers) == many
+    }
+    counts = " or ".join(str(liars) for liars, _ in sorted(found))
+    return f"{counts}{'' if many else ' liars'} of {max(found)[1]}" if found else ""
+
+
+def of_view(found: dict[Cell, np.ndarray], view: View, many: bool) -> list[np.ndarray]:
+    """The gains in the cells of a view in which most lie, or in the others."""
+    N = TASKS[view.task].defaults["workers"]
+    return [values for cell, values in found.items() if view.has(cell) and (2 * cell.liars > N) == many]
+
+
+def span(some: list[np.ndarray], view: View) -> str:
+    """The lowest mean gain with its 95 % interval, and the highest; "" with too few seeds."""
+    if not some or min(map(len, some)) < view.seeds:
         return ""
     low, high = (pick(some, key=np.mean) for pick in (min, max))
     return f"{low.mean():+.3f} ±{interval(low):.3f} to {high.mean():+.3f}"
 
 
 def section(results: Results) -> str:
-    """The block of the page: the summary, then the tables, folded."""
-    text = [summary(results)]
-    for (task, f), some in systems.parts(results).items():
-        c = some[0].config
-        facts = (
-            f"{c.workers} workers, {f} attackers, {c.epochs} epochs, {systems.seeds(some)}, {len(some)} runs"
-        )
-        title = f"<summary>{TASKS[task].title}: worst <i>own</i> / mean <i>whole</i>; {facts}</summary>"
-        text.append(f'<details markdown="1">\n{title}\n\n{systems.table(some)}\n\n</details>')
+    """The block of the page: the summaries, then the tables, folded."""
+    text = []
+    for view in VIEWS:
+        if lines := summary(results, view):
+            text.append(f"{view.about}, rules with {view.seeds} seeds or more:\n\n{lines}")
+    for (task, start, f), part in parts(results).items():
+        for papers in (True, False):
+            some = [run for run in part if ATTACKS[run.config.attack].by_default == papers]
+            if some:
+                text.append(folded(some, task, start, f, papers))
     return "\n\n".join(text)
 
 
-def draw(results: Results, path: Path) -> None:
+def folded(some: Results, task: str, start: str, f: int, papers: bool) -> str:
+    """A table that opens at a click, with what it is about."""
+    c = some[0].config
+    facts = [f"{c.workers} workers", f"{f} attackers", f"{c.epochs} epochs"]
+    facts += ["common initial values"] if start == "common" else []
+    facts += [] if papers else ["attacks that know the rule"]
+    facts += [systems.seeds(some), f"{len(some)} runs"]
+    title = f"{TASKS[task].title}: worst <i>own</i> / mean <i>whole</i>; {', '.join(facts)}"
+    return f'<details markdown="1">\n<summary>{title}</summary>\n\n{systems.table(some)}\n\n</details>'
+
+
+def draw(results: Results, path: Path, view: View = VIEWS[0]) -> None:
     """Writes a picture: the gain over `local` of the rules, a dot per attack, with its 95 % interval."""
-    shown = [rule for rule in RULES[1:] if span(gains(results, rule, "worst_own"), False)][::-1]
+    safe = {rule: of_view(gains(results, rule, "worst_own"), view, False) for rule in RULES[1:]}
+    shown = [rule for rule, some in safe.items() if span(some, view)][::-1]
     title = "Accuracy minus that of workers that never talk; Spambase, a dot per attack"
     facts = "bar: 95 % interval over the seeds; beyond the edge where a dot is missing"
     with drawing(path, f"{title}\n{facts}", (7.2, 0.42 * len(shown) + 1.5)) as fig:
         panels = [(many, measure) for many in (False, True) for measure in ("worst_own", "mean_whole")]
         axes = fig.subplots(1, 4, sharey=True)
         for ax, (many, measure) in zip(axes, panels, strict=True):
-            panel(ax, results, shown, measure, many)
+            panel(ax, [of_view(gains(results, rule, measure), view, many) for rule in shown])
             ax.set_title(f"{systems.MAPS[measure]}\n{'9' if many else '0 or 3'} liars of 10", fontsize=8)
         axes[0].set_yticks(range(len(shown)), shown)
 
 
-def panel(ax: Any, results: Results, rules: list[str], measure: str, many: bool) -> None:
+def panel(ax: Any, rules: list[list[np.ndarray]]) -> None:
     """Draws the gains of a measure, a line of dots per rule."""
-    for y, rule in enumerate(rules):
-        cells = gains(results, rule, measure).items()
-        found = [v for (task, f, _), v in cells if task == "spambase" and (f > 5) == many]
+    for y, found in enumerate(rules):
         for i, values in enumerate(found):
             at = y + 0.3 - 0.6 * i / max(1, len(found) - 1)
             ax.errorbar(

@@ -85,7 +85,8 @@ def test_every_field_of_a_configuration_has_an_option():
     """But for the task; the GPU has tests of its own. A new field needs an option here."""
     argv = "--rules krum --attacks foe --workers 6 --attackers 1 --epochs 3 --seeds 4 --risk batch --plain"
     argv += " --released lower-median --optimizer adam --lr 0.1 --batch-size 7 --partition iid --features raw"
-    argv += " --dtype float32 --l2 0.25 --start common --graph ring --graph-schedule matching --loss 0.1 --late 0.2 --crash 1"
+    argv += " --dtype float32 --l2 0.25 --graph ring --graph-schedule matching --loss 0.1 --late 0.2 --crash 1"
+    argv += " --start common"
     (c,), default = configs(argv), configs("")[0]
     fields = [field.name for field in dataclasses.fields(c)]
     assert [name for name in fields if getattr(c, name) == getattr(default, name)] == ["task", "gpu", "device"]
