@@ -97,7 +97,7 @@ FIELDS = {
     "released": (("lower-median",), lambda s: getattr(s.engine, "func", None) is released.engine
                  and s.engine.keywords == {"differences": ("lower-median",)}),
     "l2": (0.25, lambda s: s.setting.l2 == 0.25),
-    "start": ("common", lambda s: (s.W == s.W[0]).all()),
+    "start": ("common", lambda s: np.ptp(s.W, axis=0).max() == 0),
     "graph_schedule": ("every:4", lambda s: enclosed(s.engine, "schedule") is not None),
     "loss": (0.3, lambda s: faults_of(s).loss == 0.3),
     "late": (0.3, lambda s: faults_of(s).late == 0.3),
