@@ -63,7 +63,9 @@ def profile(task: str, risk: str, count: int, seconds: float) -> Seconds:
                 next(running)
             found.clear()
             begun = time.perf_counter()
-            while time.perf_counter() < begun + seconds or done % 32:  # a carried product is made anew in one of 32
+            while (
+                time.perf_counter() < begun + seconds or done % 32
+            ):  # a carried product is made anew in one of 32
                 next(running)
                 done += 1
         found[ROUND] += time.perf_counter() - begun

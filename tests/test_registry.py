@@ -30,7 +30,7 @@ def test_the_entries_that_runs_use_are_found_by_table_and_name():
         "features": {"standardised"},
         "optimizer": {"sgd"},
         "task": {"spambase"},
-        "knows": {"own"},
+        "knowledge": {"own"},
     }
     assert all(TABLES[kind][name] is entry for kind, some in found.items() for name, entry in some.items())
 

@@ -32,7 +32,7 @@ TABLES: dict[str, dict[str, Any]] = {
     "features": FEATURES,
     "optimizer": OPTIMIZERS,
     "task": TASKS,
-    "knows": KNOWLEDGE,
+    "knowledge": KNOWLEDGE,
 }
 """By the field of `Config` that names an entry, which is a named tuple; the field "rule" may name a system, and
 what an attack knows is named by its own entry."""
@@ -42,7 +42,7 @@ Entries = dict[str, dict[str, Any]]  # by table and name
 
 def names(config: Config) -> dict[str, str]:
     """The names of the entries that a run uses, by table; a graph given by its edges has none."""
-    found = {kind: getattr(config, kind) for kind in TABLES if kind not in ("rule", "system", "knows")}
+    found = {kind: getattr(config, kind) for kind in TABLES if kind not in ("rule", "system", "knowledge")}
     found["rule" if method_of(config).rule else "system"] = config.rule
     return {kind: text.partition(":")[0] for kind, text in found.items() if text and isinstance(text, str)}
 
@@ -56,7 +56,7 @@ def entries(configs: Iterable[Config]) -> Entries:
                 raise ValueError(f"{config.name} needs entries of the tables here, got {kind} {name}")
             found.setdefault(kind, {})[name] = TABLES[kind][name]
     known = {name for attack in found.get("attack", {}).values() for name in attack.knows if name in KNOWLEDGE}
-    return found | {"knows": {name: KNOWLEDGE[name] for name in sorted(known)}} if known else found
+    return found | {"knowledge": {name: KNOWLEDGE[name] for name in sorted(known)}} if known else found
 
 
 # --- In the process of a run --------------------------------------------------------------------------------

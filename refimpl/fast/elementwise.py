@@ -45,7 +45,7 @@ def cross_entropy(z: Array, y: Array) -> Array:
     *lead, c, n = z.shape
     if c == 2 and xp is np and n:
         u = z[..., 0, :] - z[..., 1, :]
-        if -LARGE < u.min() and u.max() < LARGE:  # not if one is NaN
+        if u.min() > -LARGE and u.max() < LARGE:  # not if one is NaN
             return _of_two(u, y)
     z -= z.max(axis=-2, keepdims=True)
     if xp is np and y.size == n:  # the same labels for all: a fifth of the time

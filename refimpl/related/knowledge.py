@@ -67,7 +67,7 @@ def own_risk(view: View) -> Risk:
 
 
 class ScoredOnce:
-    """A model that scores each w once, on rows that stay the same: the honest ones are the same for every lie."""
+    """A model that scores each w once, on rows that stay the same: honest ones are the same for any lie."""
 
     def __init__(self, model: Model) -> None:
         self.layout, self.gradient, self.predict = model.layout, model.gradient, model.predict
