@@ -34,9 +34,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from refimpl import algorithm, draws, faults, peers, process, train
+from refimpl import draws, faults, peers, process, train
 from refimpl.aggregate import RULES
-from refimpl.algorithm import Setting, State
+from refimpl.algorithm import Setting
 from refimpl.attacks import ATTACKS
 from refimpl.experiments import cli, grid, tasks
 from refimpl.experiments.atomic import set_aside, write
@@ -56,6 +56,7 @@ from refimpl.experiments.run import prepare as prepared
 from refimpl.experiments.tasks import TASKS
 from refimpl.experiments.words import several
 from refimpl.faults import Faults
+from refimpl.peers import Ours
 
 # --- The network --------------------------------------------------------------------------------------------
 
@@ -192,7 +193,7 @@ def evaluate(own: Own, workers: np.ndarray, W: np.ndarray) -> list[Score]:
 # --- Checkpoints --------------------------------------------------------------------------------------------
 
 
-def save(folder: Path, workers: np.ndarray, state: State, held: peers.Mail, every: int) -> None:
+def save(folder: Path, workers: np.ndarray, state: Ours, held: peers.Mail, every: int) -> None:
     """A file per worker, so that another number of ranks can go on; the one before is kept.
 
     It has what is `held` for the worker, too: `late3` came late from worker 3.
@@ -204,7 +205,7 @@ def save(folder: Path, workers: np.ndarray, state: State, held: peers.Mail, ever
     for i, k in enumerate(workers):
         buffer = io.BytesIO()
         late = {f"late{sender}": w for (sender, to), w in held.items() if to == k}
-        np.savez(buffer, w=state.W[i], memory=state.memory[:, i], **late)
+        np.savez(buffer, w=state.W[i], memory=state.memory[:, i], too_few=state.too_few[i], **late)
         write(folder / f"worker{k}_round{state.t}.npz", buffer.getvalue())
         for t in saved(folder, k):
             if t < keep:
@@ -230,29 +231,32 @@ def usable(folder: Path, k: int) -> set[int]:
     return found
 
 
-def load(folder: Path, workers: np.ndarray, t: int) -> tuple[State, peers.Mail]:
+def load(folder: Path, workers: np.ndarray, t: int) -> tuple[Ours, peers.Mail]:
     """The state of some workers after round t, and what is held for them."""
-    w, memory = [], []
+    w, memory, too_few = [], [], []
     held: peers.Mail = {}
     for k in workers.tolist():
         with np.load(io.BytesIO((folder / f"worker{k}_round{t}.npz").read_bytes())) as file:
             w.append(file["w"])
             memory.append(file["memory"])
+            too_few.append(file["too_few"])
             held |= {(int(name[4:]), k): file[name] for name in file.files if name.startswith("late")}
-    return State(np.stack(w), np.stack(memory, axis=1), t), held
+    return Ours(np.stack(w), np.stack(memory, axis=1), t, np.stack(too_few)), held
 
 
 def crashed(
-    found: Faults, folder: Path, workers: np.ndarray, state: State, held: peers.Mail, every: int
-) -> State:
+    found: Faults, folder: Path, workers: np.ndarray, state: Ours, held: peers.Mail, every: int
+) -> Ours:
     """The state before a round: who stops in it is saved; who is down, or back, has what its last file has."""
-    before, now = (faults.up(found, t)[workers] for t in (state.t, state.t + 1))
-    W, memory, stops = state.W.copy(), state.memory.copy(), before & ~now
-    save(folder, workers[stops], State(W[stops], memory[:, stops], state.t), held, every)
-    for i in np.flatnonzero(~(before & now)):
-        last = max(t for t in saved(folder, workers[i]) if t <= state.t)
-        (W[i : i + 1], memory[:, i : i + 1], _), _ = load(folder, workers[i : i + 1], last)
-    return State(W, memory, state.t)
+    W, memory, t, too_few = state
+    was_up, is_up = faults.up(found, t)[workers], faults.up(found, t + 1)[workers]
+    stops = was_up & ~is_up
+    save(folder, workers[stops], Ours(W[stops], memory[:, stops], t, too_few[stops]), held, every)
+    W, memory, too_few = W.copy(), memory.copy(), too_few.copy()
+    for i in np.flatnonzero(~(was_up & is_up)):
+        last = max(before for before in saved(folder, workers[i]) if before <= t)
+        (W[[i]], memory[:, [i]], _, too_few[[i]]), _ = load(folder, workers[[i]], last)
+    return Ours(W, memory, t, too_few)
 
 
 # --- A run --------------------------------------------------------------------------------------------------
@@ -288,7 +292,7 @@ def run(comm: Any, config: Config, args: Namespace, share: Share) -> None:
     last = config.epochs * draws.rounds_per_epoch(own.sizes, config.batch_size)
     done = comm.allgather(set.intersection(*(usable(folder, k) for k in workers)))
     first = max(set.intersection(*done), default=0)
-    state, held = load(folder, workers, first) if first else (algorithm.start(s, own.W), {})
+    state, held = load(folder, workers, first) if first else (peers.start(s, own.W), {})
     channels = open_channels(comm, s, hears, parts, own.W, args.timeout)
     say(comm, f"{config.workers} workers on {several(comm.size, 'rank')}, round {first} of {last}")
     start = time.perf_counter()
@@ -303,7 +307,7 @@ def run(comm: Any, config: Config, args: Namespace, share: Share) -> None:
     except LostError as lost:
         give_up(comm, state.t + 1, args.timeout, {p: parts[p] for p in lost.args})
     seconds = (time.perf_counter() - start) / max(last - first, 1)
-    report(comm, config, own, parts, evaluate(own, workers, state.W), cost(channels, seconds, last - first))
+    report(comm, config, own, parts, state, cost(channels, seconds, last - first))
     say(comm, f"the models are in {folder}")
 
 
@@ -333,20 +337,24 @@ def cost(channels: list[Channel], seconds: float, rounds: int) -> list[float]:
 
 
 def report(
-    comm: Any, config: Config, own: Own, parts: list[np.ndarray], scores: list[Score], costs: list[float]
+    comm: Any, config: Config, own: Own, parts: list[np.ndarray], state: Ours, costs: list[float]
 ) -> None:
     """Rank 0 prints what all have found."""
-    found = comm.gather((scores, costs))
+    found = comm.gather((evaluate(own, parts[comm.rank], state.W), int(state.too_few.sum()), costs))
     if comm.rank:
         return
-    accuracy, loss = zip(*itertools.chain(*(scores for scores, _ in found)), strict=True)
+    scores, too_few, costs_of = zip(*found, strict=True)
+    accuracy, loss = zip(*itertools.chain(*scores), strict=True)
     print(f"{TASKS[config.task].title}: {config.rule} against {config.attack}, {config.workers} workers")
     print(f"own test accuracy: worst {min(accuracy):.4f}, mean {np.mean(accuracy):.4f}")
     print(f"training loss: highest {max(loss):.4f}, mean {np.mean(loss):.4f}")
+    if own.faults:
+        times = f"{sum(too_few)} of {len(own.setting.normal) * state.t} times"
+        print(f"normal workers kept their own models, as too few others arrived: {times}")
     print("\nA round of each rank, and d (|N_k| - 1) itemsize, which one worker a rank should send")
     print("rank  workers  bytes sent  should send  compute ms  exchange ms  waiting ms")
     neighbours = own.setting.graph.sum(axis=1) - 1
-    for p, (workers, (_, numbers)) in enumerate(zip(parts, found, strict=True)):
+    for p, (workers, numbers) in enumerate(zip(parts, costs_of, strict=True)):
         sent, computing, exchanging, waiting = numbers
         should = neighbours[workers].sum() * own.W[0].nbytes
         times = f"{computing:12.3f}{exchanging:13.3f}{waiting:12.3f}"
