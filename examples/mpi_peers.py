@@ -1,7 +1,9 @@
 """Peers that are processes of their own and talk by MPI: Algorithm 1 without a centre.
 
     pip install -e '.[mpi]'
-    mpiexec -n 10 python examples/mpi_peers.py --task spambase --rule adaptive --attack alie
+    mpiexec --oversubscribe -n 10 python examples/mpi_peers.py --task spambase --rule adaptive --attack alie
+
+--oversubscribe is for machines with fewer cores than ranks; as root, Open MPI asks for --allow-run-as-root.
 
 Each process (rank) is one worker. It holds its own data and its own model, takes its local step, sends the
 result to its neighbours and to nobody else, weighs what it receives and combines it: `peers.round_`, which
@@ -9,14 +11,15 @@ calls the functions of the specification. No rank holds W. The models that come 
 process with --plain, bit for bit. With fewer ranks than workers, each rank holds several of them.
 
 With --loss, --late and --crash the same goes wrong as in one process. Messages are dropped on arrival, or held
-back for a round. A worker that crashes is saved after its last round, and comes back from that file and nothing
-else while the others have gone on. The file is real, the death is not: the rank's process stays, keeps the
-worker's data, and sends the model in the file, which all drop but attackers that know all models.
+back for a round. A worker that crashes is saved after its last round, and comes back from that file with
+nothing newer, while the others have gone on. The file is real, the death is not: the rank's process stays,
+keeps the worker's data, and sends the model in the file, which all drop but attackers that know all models. A
+process that really dies ends the run, as does a rank that has kept others waiting for too long, of which they
+say who it was: the same command goes on from the last checkpoint that all have.
 
 What a real network would not have: all ranks start from one file. Each reads it, deals it like all the others,
 keeps the rows of its own workers and forgets the rest before the first round. In the end rank 0 collects a few
-numbers from each, for the table. A rank that has waited too long says for whom and ends the run; the same
-command goes on from the last checkpoint that all have.
+numbers from each, for the table.
 """
 
 import contextlib
@@ -295,6 +298,9 @@ def run(comm: Any, config: Config, args: Namespace, share: Share) -> None:
     state, held = load(folder, workers, first) if first else (peers.start(s, own.W), {})
     channels = open_channels(comm, s, hears, parts, own.W, args.timeout)
     say(comm, f"{config.workers} workers on {several(comm.size, 'rank')}, round {first} of {last}")
+    for k, (stops, back) in enumerate(own.faults.down) if own.faults else ():
+        if stops < back:
+            say(comm, f"worker {k} is down in rounds {stops} to {back - 1}")
     start = time.perf_counter()
     try:
         for drawn in itertools.islice(train.Draws(s, own.W, config.seed, own.sizes), first, last):
@@ -306,8 +312,8 @@ def run(comm: Any, config: Config, args: Namespace, share: Share) -> None:
                 say(comm, f"round {state.t} of {last}")
     except LostError as lost:
         give_up(comm, state.t + 1, args.timeout, {p: parts[p] for p in lost.args})
-    seconds = (time.perf_counter() - start) / max(last - first, 1)
-    report(comm, config, own, parts, state, cost(channels, seconds, last - first))
+    seconds = time.perf_counter() - start
+    report(comm, config, own, parts, state, cost(channels, seconds, last - first) if first < last else [])
     say(comm, f"the models are in {folder}")
 
 
@@ -330,16 +336,16 @@ def give_up(comm: Any, t: int, timeout: float, lost: dict[int, np.ndarray]) -> N
 
 
 def cost(channels: list[Channel], seconds: float, rounds: int) -> list[float]:
-    """The cost of a round: bytes sent; milliseconds that this rank computed, exchanged and waited."""
+    """The cost of one of the rounds: bytes sent; milliseconds that this rank computed, exchanged and waited."""
     totals = [(c.bytes, 1000 * c.exchanging, 1000 * c.waiting) for c in channels]
-    sent, exchanging, waiting = (sum(column) / max(rounds, 1) for column in zip(*totals, strict=True))
-    return [sent, 1000 * seconds - exchanging - waiting, exchanging, waiting]
+    sent, exchanging, waiting = (sum(column) / rounds for column in zip(*totals, strict=True))
+    return [sent, 1000 * seconds / rounds - exchanging - waiting, exchanging, waiting]
 
 
 def report(
     comm: Any, config: Config, own: Own, parts: list[np.ndarray], state: Ours, costs: list[float]
 ) -> None:
-    """Rank 0 prints what all have found."""
+    """Rank 0 prints what all have found; `costs` are empty if no round was left to do."""
     found = comm.gather((evaluate(own, parts[comm.rank], state.W), int(state.too_few.sum()), costs))
     if comm.rank:
         return
@@ -351,6 +357,8 @@ def report(
     if own.faults:
         times = f"{sum(too_few)} of {len(own.setting.normal) * state.t} times"
         print(f"normal workers kept their own models, as too few others arrived: {times}")
+    if not costs:
+        return
     print("\nA round of each rank, and d (|N_k| - 1) itemsize, which one worker a rank should send")
     print("rank  workers  bytes sent  should send  compute ms  exchange ms  waiting ms")
     neighbours = own.setting.graph.sum(axis=1) - 1
@@ -372,7 +380,7 @@ def say(comm: Any, line: str) -> None:
 
 def parser(argv: list[str] | None) -> Parser:
     """The options, with the defaults of the task that is asked for."""
-    p = Parser(prog="mpi_peers.py", description=f"{__doc__}".partition("\n")[0], formatter_class=HelpFormatter)
+    p = Parser(prog="mpi_peers.py", description=__doc__, formatter_class=HelpFormatter, add_help=False)
     one: dict[str, Any] = {"nargs": 1}
     choice(p, "--task", TASKS, "what is learned", default="spambase", dest="dataset")
     choice(p, "--rule", RULES, "how models are combined", default=["adaptive"], dest="rules", **one)
@@ -390,6 +398,7 @@ def parser(argv: list[str] | None) -> Parser:
     add("--out", type=folder, default=Path("results/peers"), metavar="FOLDER", help="for the models")
     add("--data-dir", metavar="FOLDER", help="with the data (as shipped, or fetched once)")
     task = p.parse_known_args(argv)[0].dataset
+    add("-h", "--help", action="help", help="this text")  # with the defaults of the task
     p.set_defaults(plain=True, **TASKS[task].defaults | {"rules": ["adaptive"], "attacks": ["none"]})
     return p
 

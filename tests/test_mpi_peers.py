@@ -117,6 +117,15 @@ def test_without_mpi4py_there_is_one_line(example, monkeypatch, capsys):
     assert said.count("\n") == 1
 
 
+def test_the_help_has_the_defaults_of_the_task_and_says_what_is_simulated(example, capsys):
+    asked = ["--task", "har", "--help"]
+    with pytest.raises(SystemExit):
+        example.parser(asked).parse_args(asked)
+    said = capsys.readouterr().out
+    assert "how many workers (30)" in said
+    assert "The file is real, the death is not" in said
+
+
 # --- With MPI -----------------------------------------------------------------------------------------------
 
 MPIEXEC = shutil.which("mpiexec", path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
@@ -191,6 +200,9 @@ def test_the_example_trains_spambase_and_counts_its_bytes(tmp_path):
         [str(p), "1", str(9 * 8 * 1202), str(9 * 8 * 1202)] for p in range(10)
     ]
     assert all(float(number) > 0 for row in table for number in row[4:])
+    status, again, err = finished(mpiexec(4, *peers_command(tmp_path, "--epochs", "1")))
+    assert status == 0, err
+    assert again == out.partition("\nA round of each rank")[0]  # of what was done already, nothing is measured
 
 
 @needs_mpi
@@ -204,6 +216,7 @@ def test_what_goes_wrong_between_ranks_is_what_does_in_one_process(tmp_path, ran
     whole = prepare(config(rule="krum", batch_size=40, **several))
     result = compute(whole)
     np.testing.assert_array_equal(models(tmp_path)[0], result.W)
+    assert err.count("is down in rounds") == several.get("crash", 0)
     assert 0 < too_few(out) == result.history["too_few"][-1] < 7 * whole.rounds
 
 
