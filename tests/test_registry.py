@@ -124,13 +124,13 @@ def no_worse(W, f):
         ),
         ("attack", Attack(lambda W: -W, "", "-", ""), r"^Attack.send needs a function of 3 arguments, got "),
         ("attack", ATTACKS["foe"]._replace(draw=lambda: 0), r"^Attack.draw needs a function of 3 arguments"),
-        ("knows", Known(lambda: 0, ""), r"^Known.of needs a function of 1 arguments, got "),
-        ("knows", no_worse, "^a table needs named tuples like those in it, got <function no_worse"),
+        ("knowledge", Known(lambda: 0, ""), r"^Known.of needs a function of 1 arguments, got "),
+        ("knowledge", no_worse, "^a table needs named tuples like those in it, got <function no_worse"),
     ],
 )
 def test_a_function_with_other_arguments_is_refused(monkeypatch, table, entry, message):
     monkeypatch.setitem(TABLES[table], "mine", entry)
-    if table == "knows":
+    if table == "knowledge":
         table = "attack"
         monkeypatch.setitem(ATTACKS, "mine", ATTACKS["sign-flip"]._replace(knows=("mine",)))
     with pytest.raises(ValueError, match=message):
