@@ -1,7 +1,9 @@
 """Peers that are processes of their own and talk by MPI: Algorithm 1 without a centre.
 
     pip install -e '.[mpi]'
-    mpiexec -n 10 python examples/mpi_peers.py --task spambase --rule adaptive --attack alie
+    mpiexec --oversubscribe -n 10 python examples/mpi_peers.py --task spambase --rule adaptive --attack alie
+
+--oversubscribe is for machines with fewer cores than ranks; as root, Open MPI asks for --allow-run-as-root.
 
 Each process (rank) is one worker. It holds its own data and its own model, takes its local step, sends the
 result to its neighbours and to nobody else, weighs what it receives and combines it: `peers.round_`, which
@@ -9,14 +11,15 @@ calls the functions of the specification. No rank holds W. The models that come 
 process with --plain, bit for bit. With fewer ranks than workers, each rank holds several of them.
 
 With --loss, --late and --crash the same goes wrong as in one process. Messages are dropped on arrival, or held
-back for a round. A worker that crashes is saved after its last round, and comes back from that file and nothing
-else while the others have gone on. The file is real, the death is not: the rank's process stays, keeps the
-worker's data, and sends the model in the file, which all drop but attackers that know all models.
+back for a round. A worker that crashes is saved after its last round, and comes back from that file with
+nothing newer, while the others have gone on. The file is real, the death is not: the rank's process stays,
+keeps the worker's data, and sends the model in the file, which all drop but attackers that know all models. A
+process that really dies ends the run, as does a rank that has kept others waiting for too long, of which they
+say who it was: the same command goes on from the last checkpoint that all have.
 
 What a real network would not have: all ranks start from one file. Each reads it, deals it like all the others,
 keeps the rows of its own workers and forgets the rest before the first round. In the end rank 0 collects a few
-numbers from each, for the table. A rank that has waited too long says for whom and ends the run; the same
-command goes on from the last checkpoint that all have.
+numbers from each, for the table.
 """
 
 import contextlib
@@ -34,9 +37,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from refimpl import algorithm, draws, faults, peers, process, train
+from refimpl import draws, faults, peers, process, train
 from refimpl.aggregate import RULES
-from refimpl.algorithm import Setting, State
+from refimpl.algorithm import Setting
 from refimpl.attacks import ATTACKS
 from refimpl.experiments import cli, grid, tasks
 from refimpl.experiments.atomic import set_aside, write
@@ -56,6 +59,7 @@ from refimpl.experiments.run import prepare as prepared
 from refimpl.experiments.tasks import TASKS
 from refimpl.experiments.words import several
 from refimpl.faults import Faults
+from refimpl.peers import Ours
 
 # --- The network --------------------------------------------------------------------------------------------
 
@@ -192,7 +196,7 @@ def evaluate(own: Own, workers: np.ndarray, W: np.ndarray) -> list[Score]:
 # --- Checkpoints --------------------------------------------------------------------------------------------
 
 
-def save(folder: Path, workers: np.ndarray, state: State, held: peers.Mail, every: int) -> None:
+def save(folder: Path, workers: np.ndarray, state: Ours, held: peers.Mail, every: int) -> None:
     """A file per worker, so that another number of ranks can go on; the one before is kept.
 
     It has what is `held` for the worker, too: `late3` came late from worker 3.
@@ -204,7 +208,7 @@ def save(folder: Path, workers: np.ndarray, state: State, held: peers.Mail, ever
     for i, k in enumerate(workers):
         buffer = io.BytesIO()
         late = {f"late{sender}": w for (sender, to), w in held.items() if to == k}
-        np.savez(buffer, w=state.W[i], memory=state.memory[:, i], **late)
+        np.savez(buffer, w=state.W[i], memory=state.memory[:, i], too_few=state.too_few[i], **late)
         write(folder / f"worker{k}_round{state.t}.npz", buffer.getvalue())
         for t in saved(folder, k):
             if t < keep:
@@ -230,29 +234,32 @@ def usable(folder: Path, k: int) -> set[int]:
     return found
 
 
-def load(folder: Path, workers: np.ndarray, t: int) -> tuple[State, peers.Mail]:
+def load(folder: Path, workers: np.ndarray, t: int) -> tuple[Ours, peers.Mail]:
     """The state of some workers after round t, and what is held for them."""
-    w, memory = [], []
+    w, memory, too_few = [], [], []
     held: peers.Mail = {}
     for k in workers.tolist():
         with np.load(io.BytesIO((folder / f"worker{k}_round{t}.npz").read_bytes())) as file:
             w.append(file["w"])
             memory.append(file["memory"])
+            too_few.append(file["too_few"])
             held |= {(int(name[4:]), k): file[name] for name in file.files if name.startswith("late")}
-    return State(np.stack(w), np.stack(memory, axis=1), t), held
+    return Ours(np.stack(w), np.stack(memory, axis=1), t, np.stack(too_few)), held
 
 
 def crashed(
-    found: Faults, folder: Path, workers: np.ndarray, state: State, held: peers.Mail, every: int
-) -> State:
+    found: Faults, folder: Path, workers: np.ndarray, state: Ours, held: peers.Mail, every: int
+) -> Ours:
     """The state before a round: who stops in it is saved; who is down, or back, has what its last file has."""
-    before, now = (faults.up(found, t)[workers] for t in (state.t, state.t + 1))
-    W, memory, stops = state.W.copy(), state.memory.copy(), before & ~now
-    save(folder, workers[stops], State(W[stops], memory[:, stops], state.t), held, every)
-    for i in np.flatnonzero(~(before & now)):
-        last = max(t for t in saved(folder, workers[i]) if t <= state.t)
-        (W[i : i + 1], memory[:, i : i + 1], _), _ = load(folder, workers[i : i + 1], last)
-    return State(W, memory, state.t)
+    W, memory, t, too_few = state
+    was_up, is_up = faults.up(found, t)[workers], faults.up(found, t + 1)[workers]
+    stops = was_up & ~is_up
+    save(folder, workers[stops], Ours(W[stops], memory[:, stops], t, too_few[stops]), held, every)
+    W, memory, too_few = W.copy(), memory.copy(), too_few.copy()
+    for i in np.flatnonzero(~(was_up & is_up)):
+        last = max(before for before in saved(folder, workers[i]) if before <= t)
+        (W[[i]], memory[:, [i]], _, too_few[[i]]), _ = load(folder, workers[[i]], last)
+    return Ours(W, memory, t, too_few)
 
 
 # --- A run --------------------------------------------------------------------------------------------------
@@ -288,9 +295,12 @@ def run(comm: Any, config: Config, args: Namespace, share: Share) -> None:
     last = config.epochs * draws.rounds_per_epoch(own.sizes, config.batch_size)
     done = comm.allgather(set.intersection(*(usable(folder, k) for k in workers)))
     first = max(set.intersection(*done), default=0)
-    state, held = load(folder, workers, first) if first else (algorithm.start(s, own.W), {})
+    state, held = load(folder, workers, first) if first else (peers.start(s, own.W), {})
     channels = open_channels(comm, s, hears, parts, own.W, args.timeout)
     say(comm, f"{config.workers} workers on {several(comm.size, 'rank')}, round {first} of {last}")
+    for k, (stops, back) in enumerate(own.faults.down) if own.faults else ():
+        if stops < back:
+            say(comm, f"worker {k} is down in rounds {stops} to {back - 1}")
     start = time.perf_counter()
     try:
         for drawn in itertools.islice(train.Draws(s, own.W, config.seed, own.sizes), first, last):
@@ -302,8 +312,8 @@ def run(comm: Any, config: Config, args: Namespace, share: Share) -> None:
                 say(comm, f"round {state.t} of {last}")
     except LostError as lost:
         give_up(comm, state.t + 1, args.timeout, {p: parts[p] for p in lost.args})
-    seconds = (time.perf_counter() - start) / max(last - first, 1)
-    report(comm, config, own, parts, evaluate(own, workers, state.W), cost(channels, seconds, last - first))
+    seconds = time.perf_counter() - start
+    report(comm, config, own, parts, state, cost(channels, seconds, last - first) if first < last else [])
     say(comm, f"the models are in {folder}")
 
 
@@ -326,27 +336,33 @@ def give_up(comm: Any, t: int, timeout: float, lost: dict[int, np.ndarray]) -> N
 
 
 def cost(channels: list[Channel], seconds: float, rounds: int) -> list[float]:
-    """The cost of a round: bytes sent; milliseconds that this rank computed, exchanged and waited."""
+    """The cost of one of the rounds: bytes sent; milliseconds that this rank computed, exchanged and waited."""
     totals = [(c.bytes, 1000 * c.exchanging, 1000 * c.waiting) for c in channels]
-    sent, exchanging, waiting = (sum(column) / max(rounds, 1) for column in zip(*totals, strict=True))
-    return [sent, 1000 * seconds - exchanging - waiting, exchanging, waiting]
+    sent, exchanging, waiting = (sum(column) / rounds for column in zip(*totals, strict=True))
+    return [sent, 1000 * seconds / rounds - exchanging - waiting, exchanging, waiting]
 
 
 def report(
-    comm: Any, config: Config, own: Own, parts: list[np.ndarray], scores: list[Score], costs: list[float]
+    comm: Any, config: Config, own: Own, parts: list[np.ndarray], state: Ours, costs: list[float]
 ) -> None:
-    """Rank 0 prints what all have found."""
-    found = comm.gather((scores, costs))
+    """Rank 0 prints what all have found; `costs` are empty if no round was left to do."""
+    found = comm.gather((evaluate(own, parts[comm.rank], state.W), int(state.too_few.sum()), costs))
     if comm.rank:
         return
-    accuracy, loss = zip(*itertools.chain(*(scores for scores, _ in found)), strict=True)
+    scores, too_few, costs_of = zip(*found, strict=True)
+    accuracy, loss = zip(*itertools.chain(*scores), strict=True)
     print(f"{TASKS[config.task].title}: {config.rule} against {config.attack}, {config.workers} workers")
     print(f"own test accuracy: worst {min(accuracy):.4f}, mean {np.mean(accuracy):.4f}")
     print(f"training loss: highest {max(loss):.4f}, mean {np.mean(loss):.4f}")
+    if own.faults:
+        times = f"{sum(too_few)} of {len(own.setting.normal) * state.t} times"
+        print(f"normal workers kept their own models, as too few others arrived: {times}")
+    if not costs:
+        return
     print("\nA round of each rank, and d (|N_k| - 1) itemsize, which one worker a rank should send")
     print("rank  workers  bytes sent  should send  compute ms  exchange ms  waiting ms")
     neighbours = own.setting.graph.sum(axis=1) - 1
-    for p, (workers, (_, numbers)) in enumerate(zip(parts, found, strict=True)):
+    for p, (workers, numbers) in enumerate(zip(parts, costs_of, strict=True)):
         sent, computing, exchanging, waiting = numbers
         should = neighbours[workers].sum() * own.W[0].nbytes
         times = f"{computing:12.3f}{exchanging:13.3f}{waiting:12.3f}"
@@ -364,7 +380,7 @@ def say(comm: Any, line: str) -> None:
 
 def parser(argv: list[str] | None) -> Parser:
     """The options, with the defaults of the task that is asked for."""
-    p = Parser(prog="mpi_peers.py", description=f"{__doc__}".partition("\n")[0], formatter_class=HelpFormatter)
+    p = Parser(prog="mpi_peers.py", description=__doc__, formatter_class=HelpFormatter, add_help=False)
     one: dict[str, Any] = {"nargs": 1}
     choice(p, "--task", TASKS, "what is learned", default="spambase", dest="dataset")
     choice(p, "--rule", RULES, "how models are combined", default=["adaptive"], dest="rules", **one)
@@ -382,6 +398,7 @@ def parser(argv: list[str] | None) -> Parser:
     add("--out", type=folder, default=Path("results/peers"), metavar="FOLDER", help="for the models")
     add("--data-dir", metavar="FOLDER", help="with the data (as shipped, or fetched once)")
     task = p.parse_known_args(argv)[0].dataset
+    add("-h", "--help", action="help", help="this text")  # with the defaults of the task
     p.set_defaults(plain=True, **TASKS[task].defaults | {"rules": ["adaptive"], "attacks": ["none"]})
     return p
 

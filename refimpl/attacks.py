@@ -95,6 +95,7 @@ class Known(NamedTuple):
 
     of: Callable[[View], Any]
     words: str  # for --list; "" for what nobody would keep secret
+    of_receiver: bool = False  # is it there only for attacks that send every receiver something else?
 
 
 KNOWLEDGE = {
@@ -125,8 +126,11 @@ class Attack(NamedTuple):
     """(samples, labels, number of classes) -> as many that an attacker trains on in their place, if it does"""
 
     def made_from(self, view: View) -> Array:
-        """What the attackers send, (f, d) or (d,)."""
-        return self.send(*(KNOWLEDGE[name].of(view) for name in self.knows))
+        """What the attackers send, (f, d) or (d,). Raises ValueError if it is None, for NumPy NaN."""
+        made = self.send(*(KNOWLEDGE[name].of(view) for name in self.knows))
+        if made is None:
+            raise ValueError(f"attack {self.label} needs to return what is sent, got None")
+        return made
 
 
 ATTACKS = {

@@ -15,7 +15,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from refimpl.algorithm import Setting, State, local_step
+from refimpl import algorithm
+from refimpl.algorithm import Setting, local_step
 from refimpl.arrays import Array, quiet
 from refimpl.attacks import ATTACKS, EVERYBODY, View
 from refimpl.faults import Faults, aggregation_step, arrivals, sent
@@ -27,6 +28,20 @@ Rows = dict[int, Array]  # models (d,) by the number of the worker that they com
 Pair = tuple[int, int]  # sender, receiver
 Mail = dict[Pair, Array]  # models (d,)
 Exchange = Callable[[Mail], Mail]  # hands over what our workers send, returns what they are sent
+
+
+class Ours(NamedTuple):
+    """What a round hands to the next, of the m workers of a process: an `algorithm.State` that counts."""
+
+    W: Array  # (m, d)
+    memory: Array  # (slots, m, d)
+    t: int
+    too_few: np.ndarray  # (m,) how often each kept its own model, as too few arrived; see `faults`
+
+
+def start(s: Setting, W: Array) -> Ours:
+    """What the first round begins with, from our workers' initial parameters W (m, d)."""
+    return Ours(*algorithm.start(s, W), np.zeros(len(W), int))
 
 
 class Channels(NamedTuple):
@@ -99,21 +114,21 @@ def faulty(exchange: Exchange, s: Setting, faults: Faults, t: int, held: Mail) -
 def round_(
     s: Setting,
     workers: np.ndarray,
-    state: State,
+    state: Ours,
     batch: np.ndarray,
     signals: Array | None,
     hears: Channels,
     exchange_models: Exchange,
     exchange_lies: Exchange,
     up: np.ndarray | None = None,
-) -> State:
+) -> Ours:
     """One round of Algorithm 1 for the m `workers` of this process, ascending: their next state.
 
-    X[k] and y[k] of the setting need to be there for our workers only. W (m, d) and the memory (slots, m, d) of
-    the state are those of our workers. `batch` (N, B) and `signals` (F, d) are everybody's. `up` (N,) says who
-    has not crashed, by default all; what comes from or goes to the others is left to the exchange.
+    X[k] and y[k] of the setting need to be there for our workers only. `batch` (N, B) and `signals` (F, d) are
+    everybody's. `up` (N,) says who has not crashed, by default all; what comes from or goes to the others is
+    left to the exchange.
     """
-    t, W, memory = state.t + 1, state.W.copy(), state.memory.copy()
+    t, W, memory, too_few = state.t + 1, state.W.copy(), state.memory.copy(), state.too_few.copy()
     running = [(i, k) for i, k in enumerate(workers.tolist()) if up is None or up[k]]
     for i, k in running:  # local learning step
         _, W[i], memory[:, i] = local_step(s, k, state.W[i], state.memory[:, i], batch[k], t)
@@ -130,8 +145,8 @@ def round_(
         if k not in liars:  # attackers do not aggregate: they go on from their own local step
             senders = sorted(heard[k])
             made = aggregation_step(s, k, senders, rows(heard[k], senders), batch[k])
-            W[i] = made[0] if made else W[i]  # with losses, there may be too few for the rule
-    return State(W, memory, t)
+            W[i], too_few[i] = (made[0], too_few[i]) if made else (W[i], too_few[i] + 1)
+    return Ours(W, memory, t, too_few)
 
 
 def addressed(models: Rows, channel: np.ndarray) -> Mail:
@@ -140,7 +155,7 @@ def addressed(models: Rows, channel: np.ndarray) -> Mail:
 
 
 def lies(
-    s: Setting, liars: list[int], hears: Channels, heard: dict[int, Rows], signals: Array | None, state: State
+    s: Setting, liars: list[int], hears: Channels, heard: dict[int, Rows], signals: Array | None, state: Ours
 ) -> Mail:
     """What these attackers send to their normal neighbours, of what each of them has heard."""
     if ATTACKS[s.attack].per_receiver:
@@ -156,7 +171,7 @@ def lie(
     models: np.ndarray,
     heard: Rows,
     signals: Array | None,
-    state: State | None = None,
+    state: Ours | None = None,
     receiver: int = EVERYBODY,
 ) -> Array:
     """What attacker a sends, (d,): the attack, with the models that it hears and its own."""

@@ -55,6 +55,9 @@ def check(s: Setting) -> None:
             raise ValueError(f"unknown {what} {value!r}, choose from {', '.join(filter(None, names))}")
     if strange := [name for name in ATTACKS[s.attack].knows if name not in KNOWLEDGE]:
         raise ValueError(f"attack {s.attack} knows {strange[0]!r}, choose from {', '.join(KNOWLEDGE)}")
+    of_one = [name for name in ATTACKS[s.attack].knows if KNOWLEDGE[name].of_receiver]
+    if of_one and not ATTACKS[s.attack].per_receiver:
+        raise ValueError(f"attack {s.attack} knows {of_one[0]!r} of a receiver: needs per_receiver=True")
     if F >= N:
         raise ValueError(f"one worker must be normal, got {F} attackers of {N} workers")
     if len(set(attackers) & set(range(N))) < F:

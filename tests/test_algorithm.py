@@ -289,6 +289,23 @@ def test_an_attack_is_handed_what_it_knows_and_nothing_else(name):
     assert not result.sent[0, [2, 3]].any()
 
 
+@pytest.mark.parametrize("name", KNOWLEDGE)
+def test_what_depends_on_the_receiver_is_for_attacks_that_have_one(name):
+    """To all, the receiver is number -1: the last worker, if an array is asked for it."""
+    s, looked = setting(attackers=[2, 3]), []
+
+    class Watched(View):
+        @property
+        def receiver(self):
+            looked.append(name)
+            return 0
+
+    W = initial()
+    batch, state = np.zeros((7, 5), int), algorithm.start(s, W)
+    KNOWLEDGE[name].of(Watched(s, state, batch, W[[2, 3]], W[s.normal], s.normal, W[[2, 3]]))
+    assert bool(looked) == KNOWLEDGE[name].of_receiver
+
+
 @pytest.mark.parametrize("name", ATTACKS)
 def test_a_named_attack_looks_at_nothing_that_it_does_not_know(name):
     """All else in its view breaks at a look."""

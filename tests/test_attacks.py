@@ -153,6 +153,12 @@ def test_the_two_readings_of_alie_are_one_formula_over_other_models(W, z):
     assert_array_equal(attacks.a_little_is_enough_corrupted(W, z), attacks.a_little_is_enough(W, z))
 
 
+def test_an_attack_that_forgets_to_return_is_no_attack_with_nan():
+    forgets = attacks.ATTACKS["sign-flip"]._replace(send=lambda own: None)
+    with pytest.raises(ValueError, match=r"^attack sign-flip needs to return what is sent, got None$"):
+        sent_by(forgets, np.ones((1, 2)), np.ones((3, 2)), None)
+
+
 def test_only_the_papers_reading_of_an_attack_runs_unless_told_otherwise():
     usual = [name for name, attack in attacks.ATTACKS.items() if attack.by_default]
     assert usual == ["none", "sign-flip", "arbitrary", "foe", "alie"]

@@ -200,6 +200,15 @@ def test_list_says_what_there_is(capsys, monkeypatch):
     assert "regular:DEGREE" in text
 
 
+def test_list_shows_what_nobody_knows(capsys, monkeypatch):
+    """A run of that attack is refused, with the names that there are."""
+    monkeypatch.setitem(ATTACKS, "mine", ATTACKS["foe"]._replace(knows=("honest", "secret")))
+    with pytest.raises(SystemExit) as caught:
+        cli.main("spambase", ["--list"])
+    assert caught.value.code == 0
+    assert "knows all honest models, secret\n" in capsys.readouterr().out
+
+
 def test_gpu_without_cupy_is_one_line_and_status_2(tmp_path, capsys, monkeypatch):
     monkeypatch.setitem(sys.modules, "cupy", None)
     with pytest.raises(SystemExit) as caught:

@@ -18,7 +18,7 @@ import pytest
 from problems import initial, setting
 from test_peers import cases
 
-from refimpl import algorithm, train
+from refimpl import peers, train
 from refimpl.experiments import tasks
 from refimpl.experiments.run import compute, prepare
 from refimpl.faults import Faults
@@ -59,8 +59,8 @@ def test_a_rank_keeps_its_own_rows_and_frees_the_rest(example):
 def test_a_checkpoint_is_read_back_and_the_last_but_one_is_kept(example, tmp_path):
     """Of the last one, at the end of a run, somebody else may be up to N rounds away: two more are kept."""
     s, workers, W = setting(optimizer="adam"), np.array([2, 5]), initial()
-    start = algorithm.start(s, W)
-    states = [algorithm.State(start.W[workers] + t, start.memory[:, workers] - t, t) for t in (10, 20, 30, 35)]
+    start = peers.start(s, W[workers])
+    states = [peers.Ours(start.W + t, start.memory - t, t, np.array([t, 0])) for t in (10, 20, 30, 35)]
     for state, kept in zip(states, ({10}, {10, 20}, {20, 30}, {20, 30, 35})):
         late = {(1, 5): state.W[0], (10, 2): state.W[1], (0, 1): W[0]}
         example.save(tmp_path, workers, state, late, every=10)
@@ -78,13 +78,14 @@ def test_a_worker_that_is_down_is_in_its_file_only(example, tmp_path):
     s, workers, down = setting(optimizer="adam"), np.array([2, 5]), np.zeros((7, 2), int)
     down[5] = 4, 7
     found = Faults(0, 0, down, 0)
-    start = algorithm.start(s, initial()[workers])
+    start = peers.start(s, initial()[workers])
     for t in (2, 3, 4, 5, 6, 7):
-        state = algorithm.State(start.W + t, start.memory - t, t)
+        state = peers.Ours(start.W + t, start.memory - t, t, np.array([t, t]))
         read = example.crashed(found, tmp_path, workers, state, {}, every=2)
         since = np.array([[t], [3 if 3 <= t <= 6 else t]])
         np.testing.assert_array_equal(read.W, start.W + since)
         np.testing.assert_array_equal(read.memory, start.memory - since)
+        np.testing.assert_array_equal(read.too_few, since[:, 0])
         assert read.t == t
         if t == 5:  # a checkpoint in between has it too, and lets the older file go
             example.save(tmp_path, workers, read, {}, every=2)
@@ -95,7 +96,7 @@ def test_a_worker_that_is_down_is_in_its_file_only(example, tmp_path):
 def test_a_damaged_checkpoint_is_set_aside_and_the_one_before_is_used(example, tmp_path, capsys, damage):
     s, workers = setting(), np.array([2, 5])
     for t in (10, 20):
-        state = algorithm.State(*algorithm.start(s, initial()[workers])[:2], t)
+        state = peers.start(s, initial()[workers])._replace(t=t)
         example.save(tmp_path, workers, state, {}, every=10)
     (tmp_path / "worker2_roundabout.npz").write_text("no checkpoint", encoding="utf-8")
     path = tmp_path / "worker5_round20.npz"
@@ -114,6 +115,15 @@ def test_without_mpi4py_there_is_one_line(example, monkeypatch, capsys):
     said = capsys.readouterr().err
     assert "pip install '.[mpi]'" in said
     assert said.count("\n") == 1
+
+
+def test_the_help_has_the_defaults_of_the_task_and_says_what_is_simulated(example, capsys):
+    asked = ["--task", "har", "--help"]
+    with pytest.raises(SystemExit):
+        example.parser(asked).parse_args(asked)
+    said = capsys.readouterr().out
+    assert "how many workers (30)" in said
+    assert "The file is real, the death is not" in said
 
 
 # --- With MPI -----------------------------------------------------------------------------------------------
@@ -154,6 +164,11 @@ def models(out, workers=10):
     return np.stack([np.load(path)["w"] for path in files]), t
 
 
+def too_few(out):
+    """How often normal workers had too few messages, of what the example prints."""
+    return int(re.search(r"as too few others arrived: (\d+) of", out)[1])
+
+
 def round_of(path):
     return int(path.stem.partition("_round")[2])
 
@@ -185,6 +200,9 @@ def test_the_example_trains_spambase_and_counts_its_bytes(tmp_path):
         [str(p), "1", str(9 * 8 * 1202), str(9 * 8 * 1202)] for p in range(10)
     ]
     assert all(float(number) > 0 for row in table for number in row[4:])
+    status, again, err = finished(mpiexec(4, *peers_command(tmp_path, "--epochs", "1")))
+    assert status == 0, err
+    assert again == out.partition("\nA round of each rank")[0]  # of what was done already, nothing is measured
 
 
 @needs_mpi
@@ -193,19 +211,20 @@ def test_the_example_trains_spambase_and_counts_its_bytes(tmp_path):
 def test_what_goes_wrong_between_ranks_is_what_does_in_one_process(tmp_path, ranks, several):
     options = itertools.chain(*((f"--{name}", value) for name, value in several.items()))
     command = peers_command(tmp_path, "--rule", "krum", "--epochs", "1", *options)
-    status, _, err = finished(mpiexec(ranks, *command))
+    status, out, err = finished(mpiexec(ranks, *command))
     assert status == 0, err
     whole = prepare(config(rule="krum", batch_size=40, **several))
     result = compute(whole)
     np.testing.assert_array_equal(models(tmp_path)[0], result.W)
-    assert 0 < result.history["too_few"][-1] < 7 * whole.rounds
+    assert err.count("is down in rounds") == several.get("crash", 0)
+    assert 0 < too_few(out) == result.history["too_few"][-1] < 7 * whole.rounds
 
 
 @needs_proc
 @needs_mpi
-@pytest.mark.parametrize("several", [{}, {"rule": "median", "late": 0.3, "crash": 5}])
+@pytest.mark.parametrize("several", [{}, {"rule": "krum", "late": 0.3, "crash": 5}])
 def test_a_rank_that_is_killed_ends_the_run_and_the_same_command_goes_on_to_the_same_bytes(tmp_path, several):
-    """With faults too: what is late, and who is down, is in the checkpoints."""
+    """With faults too: what is late, who is down, and what was counted is in the checkpoints."""
     options = itertools.chain(*((f"--{name}", value) for name, value in several.items()))
     command = peers_command(tmp_path, "--epochs", "12", "--checkpoint", "10", *options)
     process = mpiexec(4, *command)
@@ -215,13 +234,15 @@ def test_a_rank_that_is_killed_ends_the_run_and_the_same_command_goes_on_to_the_
     status, _, err = finished(process)
     assert status != 0
     assert "rank 2" in err  # by the launcher, or by us
-    status, _, err = finished(mpiexec(4, *command))
+    status, out, err = finished(mpiexec(4, *command))
     assert status == 0, err
     first = int(re.search(r"round (\d+) of 120", err)[1])
     assert 10 <= first < 120
     W, t = models(tmp_path)
     assert t == 120
-    np.testing.assert_array_equal(W, compute(prepare(config(epochs=12, batch_size=40, **several))).W)
+    result = compute(prepare(config(epochs=12, batch_size=40, **several)))
+    np.testing.assert_array_equal(W, result.W)
+    assert not several or too_few(out) == result.history["too_few"][-1]
 
 
 def ranks_of(process):

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from problems import GRAPHS, after, cast, diminishing, initial, sends, setting
 
-from refimpl import algorithm, faults, graphs, peers, train
+from refimpl import faults, graphs, peers, train
 from refimpl.aggregate import RULES
 from refimpl.attacks import ATTACKS
 from refimpl.related.knowledge import TO_PEERS
@@ -29,11 +29,9 @@ def cases():
 
 def share(s, W, workers):
     """A process's setting and state, and the draws that all processes have in common."""
-    state = algorithm.start(s, W)
     X, y = ([rows if k in workers else rows[:0] for k, rows in enumerate(of_all)] for of_all in (s.X, s.y))
     own = s._replace(X=X, y=y)
-    state = state._replace(W=W[workers], memory=state.memory[:, workers])
-    return own, state, train.Draws(own, W, 0, train.sizes(s))
+    return own, peers.start(s, W[workers]), train.Draws(own, W, 0, train.sizes(s))
 
 
 def in_one_process(s, W, count):
@@ -67,7 +65,7 @@ class Post:
 
 
 def by_threads(s, W, count, processes, hear="all", found=None):
-    """W after `count` rounds, and the two posts; `found` are the faults, if there are any."""
+    """After `count` rounds W, the two posts and `too_few`; `found` are the faults, if there are any."""
     parts, hears = peers.deal(len(W), processes), peers.channels(s, hear)
     posts = [Post(hears.models, parts), Post(hears.lies, parts, ATTACKS[s.attack].per_receiver)]
     final = [None] * processes
@@ -84,14 +82,14 @@ def by_threads(s, W, count, processes, hear="all", found=None):
         for batch, signals in itertools.islice(drawn, count):
             more = exchanges(p, state.t + 1, held)
             state = peers.round_(own, parts[p], state, batch, signals, hears, *more)
-        final[p] = state.W
+        final[p] = state
 
     threads = [threading.Thread(target=work, args=(p,)) for p in range(processes)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    return np.concatenate(final), posts
+    return np.concatenate([state.W for state in final]), posts, sum(state.too_few.sum() for state in final)
 
 
 @pytest.mark.parametrize("processes", [10, 4])
@@ -127,7 +125,7 @@ def test_every_option_of_a_round_reaches_the_processes(options, dtype):
 def test_a_worker_sends_each_neighbour_one_model_a_round():
     graph = GRAPHS["a star and a path"]
     s = setting(graph=graph, attackers=(2, 5), attack="sign-flip")
-    _, posts = by_threads(s, initial(), 3, 7)
+    _, posts, _ = by_threads(s, initial(), 3, 7)
     assert sum(post.carried for post in posts) == 3 * (graph.sum() - 7)
 
 
@@ -179,8 +177,9 @@ def test_an_attack_may_send_every_receiver_something_else(graph, processes, one_
         one_message=one_message,
     ) as attack:
         s, W = setting(graph=GRAPHS[graph], attackers=(1, 4), attack=attack, rule="average"), initial()
-        made, posts = by_threads(s, W, 3, processes)
+        made, posts, too_few = by_threads(s, W, 3, processes)
         np.testing.assert_array_equal(made, in_one_process(s, W, 3))
+        assert too_few == 0
     assert processes < 7 or posts[1].carried == 3 * (s.graph[[1, 4]].sum() - 2 * (1 + s.graph[1, 4]))
 
 
@@ -204,8 +203,10 @@ def test_faults_between_processes_are_those_in_one(rule, processes, per_receiver
         for several in ((0.3, 0, 0), (0, 0.5, 0), (0.1, 0.4, 4)):
             found = faults.draw(s, *several, 6, 1)
             expected = after(s, 6, engine=lambda s, found=found: faults.engine(s, found))
-            np.testing.assert_array_equal(by_threads(s, W, 6, processes, found=found)[0], expected.state.W)
-            assert (expected.state.too_few > 0) == (rule == "krum")
+            made, _, too_few = by_threads(s, W, 6, processes, found=found)
+            np.testing.assert_array_equal(made, expected.state.W)
+            assert too_few == expected.state.too_few
+            assert (too_few > 0) == (rule == "krum")
 
 
 def test_workers_are_dealt_evenly_and_every_process_has_one():

@@ -11,7 +11,7 @@ from test_grid import config
 
 from refimpl import methods
 from refimpl.aggregate import RULES, Rule
-from refimpl.attacks import ATTACKS, KNOWLEDGE, Attack, View
+from refimpl.attacks import ATTACKS, KNOWLEDGE, Attack, Known, View
 from refimpl.experiments import registry
 from refimpl.experiments.registry import TABLES, at_home, entries, installed
 from refimpl.experiments.tasks import TASKS
@@ -124,10 +124,15 @@ def no_worse(W, f):
         ),
         ("attack", Attack(lambda W: -W, "", "-", ""), r"^Attack.send needs a function of 3 arguments, got "),
         ("attack", ATTACKS["foe"]._replace(draw=lambda: 0), r"^Attack.draw needs a function of 3 arguments"),
+        ("knowledge", Known(lambda: 0, ""), r"^Known.of needs a function of 1 arguments, got "),
+        ("knowledge", no_worse, "^a table needs named tuples like those in it, got <function no_worse"),
     ],
 )
 def test_a_function_with_other_arguments_is_refused(monkeypatch, table, entry, message):
     monkeypatch.setitem(TABLES[table], "mine", entry)
+    if table == "knowledge":
+        table = "attack"
+        monkeypatch.setitem(ATTACKS, "mine", ATTACKS["sign-flip"]._replace(knows=("mine",)))
     with pytest.raises(ValueError, match=message):
         registry.check(config(**{table: "mine"}))
 

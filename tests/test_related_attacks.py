@@ -310,6 +310,45 @@ def test_a_backdoor_is_tested_on_triggered_rows_of_other_classes():
         assert_array_equal(getattr(test, field), getattr(clean, field))
 
 
+def test_a_poison_may_write_to_its_arguments_and_give_them_in_other_types(monkeypatch):
+    """What it is given is a copy: the next run, of the same data, has them as they were."""
+
+    def poison(X, y, classes):
+        X[:], y[:] = 0, 1 - y
+        return X.astype("int8"), y.astype("int8")
+
+    clean, before, _ = tasks.build(config(attack="foe"))
+    kept = [rows.copy() for rows in (*clean.X, *clean.y, before.X, before.y)]
+    monkeypatch.setitem(ATTACKS, "mine", ATTACKS["label-flip"]._replace(poison=poison))
+    s, test, _ = tasks.build(config(attack="mine"))
+    k = s.attackers[0]
+    assert not s.X[k].any()
+    assert_array_equal(s.y[k], 1 - clean.y[k])
+    assert {array.dtype for array in s.y} == {np.dtype(int)}
+    assert_array_equal(test.X, before.X)
+    again, after, _ = tasks.build(config(attack="foe"))
+    for a, b in zip(kept, (*again.X, *again.y, after.X, after.y), strict=True):
+        assert_array_equal(a, b)
+
+
+@pytest.mark.parametrize(
+    ("poison", "got"),
+    [
+        (lambda X, y, classes: (X[:3], y[:3]), r"float64 \(3, 57\) and int64 \(3,\)"),
+        (lambda X, y, classes: (X, y / 2), r"float64 \(\d+, 57\) and float64 \(\d+,\)"),
+        (lambda X, y, classes: (X * 1j, y), r"complex128 \(\d+, 57\) and int64 \(\d+,\)"),
+        (lambda X, y, classes: (X, y[:, None]), r"float64 \(\d+, 57\) and int64 \(\d+, 1\)"),
+        (lambda X, y, classes: (X.tolist(), y.tolist()), r"None \(\) and None \(\)"),
+        (lambda X, y, classes: X, r"float64 \(\d+, 57\)"),
+        (lambda X, y, classes: None, r"None \(\)"),
+    ],
+)
+def test_a_poison_that_makes_something_else_is_refused(monkeypatch, poison, got):
+    monkeypatch.setitem(ATTACKS, "mine", ATTACKS["label-flip"]._replace(poison=poison))
+    with pytest.raises(ValueError, match=f"^label-flip needs to poison with .* of whole labels, got {got}$"):
+        tasks.build(config(attack="mine"))
+
+
 def test_success_is_the_share_of_triggered_rows_that_get_the_label():
     """Two normal workers, one that always says class 0, one that always says 1; three rows of four want 0."""
     s = setting(rows=[4, 4, 4], attackers=[1])

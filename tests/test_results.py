@@ -10,6 +10,7 @@ import pytest
 from some_results import GRID, as_released, losing, result, with_options
 
 import refimpl
+from refimpl.attacks import ATTACKS
 from refimpl.experiments import fingerprint, report, results, tables
 from refimpl.experiments.results import COLUMNS, as_csv, as_json, as_row, from_json, from_row
 
@@ -298,10 +299,13 @@ def test_of_two_places_the_later_counts_but_for_other_data(tmp_path):
         ([{}, {"rule": "median", "code": "0ther"}], 2),
         ([{"rule": "choco", "code": "0ther"}], 1),
         ([{"rule": "choco", "code": "0ther"}, {"rule": "sgp", "code": "third"}], 2),
+        ([{"attack": "foe", "code": "0ther"}], 2),
+        ([{"attack": "echo", "code": "0ther"}], 1),
+        ([{"attack": "echo", "code": "0ther"}, {"attack": "echo", "code": "third"}], 2),
     ],
 )
 def test_versions_of_the_code_are_counted(change, count):
-    """Other seeds, or other rules; systems are computed by other modules, and have a digest of their own."""
+    """Other seeds, or other rules; systems, and attacks of other papers, are computed by other modules."""
     runs = [GRID[0]]
     for seed, facts in enumerate(change, start=1):
         own = {name: value for name, value in facts.items() if name in ("code", "entries")}
@@ -309,6 +313,15 @@ def test_versions_of_the_code_are_counted(change, count):
         runs.append(replace(with_options(GRID[0], seed=seed, **options), **own))
     assert results.versions(runs) == count
     assert results.describe_versions(runs) == [f"computed by {count} versions of the code"] * (count > 1)
+
+
+def test_one_version_has_computed_what_this_process_would():
+    """Though attacks that reach other modules have digests of their own."""
+    runs = [result("krum", attack, 0, 0.5) for attack in ATTACKS]
+    origins = [fingerprint.origin_of(run.config) for run in runs]
+    assert len({origin.code for origin in origins}) > 1
+    now = [replace(run, code=o.code, entries=o.entries) for run, o in zip(runs, origins)]
+    assert results.versions(now) == 1
 
 
 def test_a_table_by_several_versions_of_the_code_says_so(tmp_path, capsys):

@@ -164,6 +164,18 @@ def test_a_setting_that_cannot_be_trained_is_refused(options, message):
 
 
 @pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("secret", "attack hostile knows 'secret', choose from own, attackers, "),
+        ("place", "attack hostile knows 'place' of a receiver: needs per_receiver=True"),
+    ],
+)
+def test_what_an_attack_cannot_know_is_refused(name, message):
+    with sends(lambda known: known, knows=(name,)) as attack, pytest.raises(ValueError, match=message):
+        run(setting(attack=attack), 1)
+
+
+@pytest.mark.parametrize(
     ("worker", "label", "message"),
     [
         (2, 2, "labels must be 0 to 1, got 0 to 2"),

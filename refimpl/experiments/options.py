@@ -108,7 +108,7 @@ def listing(title: str, table: dict[str, Any]) -> str:
 
 def knowledge(attack: Attack) -> str:
     """What an attack knows, in words, each once."""
-    words = dict.fromkeys(KNOWLEDGE[name].words for name in attack.knows)
+    words = dict.fromkeys(KNOWLEDGE[name].words if name in KNOWLEDGE else name for name in attack.knows)
     return ", ".join(filter(None, words)) or "nothing"
 
 

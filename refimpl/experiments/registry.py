@@ -120,9 +120,12 @@ def put(some: Entries) -> Entries:
 
 
 def check(config: Config) -> None:
-    """Raises ValueError if an entry of the run has a function that can't be called as its table calls it."""
+    """Raises ValueError if an entry of the run is none, or can't be called as its table calls it."""
     known = [TABLES[kind].get(name) for kind, name in names(config).items()]  # others are refused elsewhere
+    known += [KNOWLEDGE.get(name) for name in ATTACKS[config.attack].knows] if config.attack in ATTACKS else []
     for entry in filter(None, known):
+        if not hasattr(entry, "_fields"):
+            raise ValueError(f"a table needs named tuples like those in it, got {entry!r}")
         counts = called_with(type(entry))
         if isinstance(entry, Attack):
             counts["send"] = len(entry.knows)

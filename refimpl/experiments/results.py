@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import Any
 
 from refimpl import methods
-from refimpl.attacks import ATTACKS
+from refimpl.attacks import ATTACKS, KNOWLEDGE
 from refimpl.experiments.config import Config
 from refimpl.experiments.contents import sha256
-from refimpl.experiments.fingerprint import Origin, origin_of
+from refimpl.experiments.fingerprint import RUN, Origin, origin, origin_of
 from refimpl.experiments.registry import TABLES
 from refimpl.experiments.tasks import method_of
 from refimpl.released import combined, differences_of
@@ -312,12 +312,14 @@ def is_todays(run: RunResult) -> bool:
 def versions(group: Results) -> int:
     """The number of versions of the code that computed a group, those of entries of the tables included.
 
-    One version has one digest for all runs by the same modules, and one for entries of the same names.
+    One version has one digest for all runs by the same modules, and one for entries of the same names. Modules
+    are the same if their digest is today: those of the method, and those that the attack's entry reaches.
     """
     digests = defaultdict[Any, set[str]](set)
     for run in group:
-        c = run.config
-        digests[method_of(c).modules].add(run.code)
+        c, attack = run.config, ATTACKS[run.config.attack]
+        used = [attack, *(KNOWLEDGE[name] for name in attack.knows)]
+        digests[origin(used, (RUN, *method_of(c).modules)).code].add(run.code)
         digests[identity(run, [kind for kind in TABLES if kind in FIELDS])].add(run.entries)
     return max(map(len, digests.values()))
 

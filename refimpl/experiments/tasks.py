@@ -183,17 +183,34 @@ def poisoned(
 ) -> tuple[Parts, Parts, tuple[np.ndarray, np.ndarray] | None]:
     """The rows of each worker, the attackers' poisoned if the attack does that, and the backdoor of `HeldOut`.
 
-    Its samples are the test rows that the same poison changes, and gives a wrong label.
+    Its samples are the test rows that the same poison changes, and gives a wrong label. Raises ValueError if
+    the attack makes anything but as many rows of the same kind.
     """
     if not attack.poison:
         return X, y, None
     classes = 1 + max(int(labels.max()) for labels in y if len(labels))
     X, y = list(X), list(y)
     for k in attackers:
-        X[k], y[k] = attack.poison(X[k], y[k], classes)
-    triggered, wanted = attack.poison(test.X, test.y, classes)
+        X[k], y[k] = made_of(X[k], y[k], classes, attack)
+    triggered, wanted = made_of(test.X, test.y, classes, attack)
     changed = (triggered != test.X).any(axis=tuple(range(1, test.X.ndim))) & (wanted != test.y)
     return X, y, (triggered[changed], wanted[changed]) if changed.any() else None
+
+
+def made_of(X: np.ndarray, y: np.ndarray, classes: int, attack: Attack) -> tuple[np.ndarray, np.ndarray]:
+    """What an attack makes of a copy of some rows, which it may write to: the rows are kept for other runs."""
+    made: Any = attack.poison(X.copy(), y.copy(), classes)  # type: ignore[misc]
+    arrays = made if isinstance(made, tuple | list) else [made]
+    kinds: list[tuple[Any, Any]] = [
+        (getattr(array, "shape", ()), getattr(array, "dtype", None)) for array in arrays
+    ]
+    if [shape for shape, _ in kinds] != [X.shape, y.shape] or not all(
+        np.can_cast(dtype, kind, "same_kind") for (_, dtype), kind in zip(kinds, (float, int), strict=True)
+    ):
+        needs = f"an array {X.shape} of samples and one {y.shape} of whole labels"
+        got = " and ".join(f"{dtype} {shape}" for shape, dtype in kinds)
+        raise ValueError(f"{attack.label} needs to poison with {needs}, got {got}")
+    return arrays[0], arrays[1].astype(y.dtype)
 
 
 def method_of(c: Config) -> Method:

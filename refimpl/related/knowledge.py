@@ -43,9 +43,14 @@ def data_of(view: View, k: int) -> tuple[Array, Array]:
     return view.s.scored_on(k, view.batch[k])  # type: ignore[index]
 
 
+def receivers(view: View) -> tuple[Array, Array]:
+    """Those on which the receiver does."""
+    return data_of(view, view.receiver)
+
+
 def triggered(view: View) -> tuple[Array, Array]:
     """The samples on which the receiver scores, all with the trigger of a backdoor, and its class for all."""
-    X, y = data_of(view, view.receiver)
+    X, y = receivers(view)
     return with_trigger(X), module_of(y).full_like(y, TARGET)
 
 
@@ -95,19 +100,19 @@ def outcome(view: View) -> Callable[[Array], Array]:
 
 
 KNOWLEDGE |= {
-    "receiver": Known(receiver_model, "the receiver's model"),
-    "heard": Known(heard, "the honest models that the receiver hears"),
-    "liars": Known(liars, ""),
-    "risk": Known(lambda view: risk_on(view, data_of(view, view.receiver)), "the receiver's data"),
-    "gradient": Known(lambda view: gradient_on(view, data_of(view, view.receiver)), "the receiver's data"),
-    "triggered_risk": Known(lambda view: risk_on(view, triggered(view)), "the receiver's data"),
-    "triggered_gradient": Known(lambda view: gradient_on(view, triggered(view)), "the receiver's data"),
+    "receiver": Known(receiver_model, "the receiver's model", True),
+    "heard": Known(heard, "the honest models that the receiver hears", True),
+    "liars": Known(liars, "", True),
+    "risk": Known(lambda view: risk_on(view, receivers(view)), "the receiver's data", True),
+    "gradient": Known(lambda view: gradient_on(view, receivers(view)), "the receiver's data", True),
+    "triggered_risk": Known(lambda view: risk_on(view, triggered(view)), "the receiver's data", True),
+    "triggered_gradient": Known(lambda view: gradient_on(view, triggered(view)), "the receiver's data", True),
     "own_risk": Known(own_risk, "its own data"),
-    "outcome": Known(outcome, "the rule and the receiver's data"),
+    "outcome": Known(outcome, "the rule and the receiver's data", True),
     "before": Known(models_before, "the models before the round"),
-    "start": Known(lambda view: view.before.W[view.receiver], "the receiver's model before the round"),
+    "start": Known(lambda view: view.before.W[view.receiver], "the receiver's model before the round", True),
     "round": Known(lambda view: view.before.t + 1, ""),
-    "place": Known(lambda view: view.receiver, ""),
+    "place": Known(lambda view: view.receiver, "", True),
     "workers": Known(lambda view: view.workers, ""),
     "graph": Known(lambda view: view.s.graph, "who hears whom"),
     "layout": Known(lambda view: view.s.model.layout, ""),
