@@ -126,7 +126,7 @@ class Attack(NamedTuple):
     """(samples, labels, number of classes) -> as many that an attacker trains on in their place, if it does"""
 
     def made_from(self, view: View) -> Array:
-        """What the attackers send, (f, d) or (d,). Raises ValueError if it is None, for NumPy NaN."""
+        """What the attackers send, (f, d) or (d,). Raises ValueError for None, which NumPy takes for NaN."""
         made = self.send(*(KNOWLEDGE[name].of(view) for name in self.knows))
         if made is None:
             raise ValueError(f"attack {self.label} needs to return what is sent, got None")

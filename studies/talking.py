@@ -92,7 +92,7 @@ VIEWS = (
 
 def parts(results: Results) -> dict[tuple[str, str, int], Results]:
     """The parts of `systems.parts`, own initial values and common ones apart: (task, start, attackers)."""
-    found = {}
+    found: dict[tuple[str, str, int], Results] = {}
     for start in ("own", "common"):
         some = [run for run in results if run.config.start == start]
         found |= {(task, start, f): part for (task, f), part in systems.parts(some).items()}

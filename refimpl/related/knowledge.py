@@ -44,7 +44,7 @@ def data_of(view: View, k: int) -> tuple[Array, Array]:
 
 
 def receivers(view: View) -> tuple[Array, Array]:
-    """Those on which the receiver does."""
+    """The samples and labels on which the receiver scores models in this round."""
     return data_of(view, view.receiver)
 
 
