@@ -90,6 +90,7 @@ def test_the_page_has_a_place_for_every_table(name):
     assert page.count(f"<!-- {name} -->\n\n    ") == page.count(f"\n\n<!-- end of {name} -->") == 1
 
 
+@pytest.mark.slow
 def test_threads_are_watched_in_the_parts_that_they_share(monkeypatch):
     """And the parts take no longer than the round; afterwards nobody watches."""
     threads = load("threads", monkeypatch)

@@ -20,7 +20,7 @@ from refimpl.experiments.words import several
 # Colour-blind safe (Okabe and Ito).
 COLOURS = ("#D55E00", "#E69F00", "#0072B2", "#56B4E9", "#009E73", "#CC79A7", "#7F7F7F")
 # All colours with the first of these, then all with the next: rules, then systems.
-DASHES = ("-", "-.", ":", "--", (0, (6, 1, 1, 1, 1, 1)), (0, (6, 1, 2, 1)))
+DASHES = ("-", "-.", ":", "--", (0, (6, 1, 1, 1, 1, 1)), (0, (6, 1, 2, 1)), (0, (1, 4)))
 FOR_RULES = 2  # so many of DASHES
 MARKERS = "osv^D<>P"
 TEXT: Any = {"font.size": 8, "axes.titlesize": 8, "axes.linewidth": 0.6, "pdf.fonttype": 42}
