@@ -5,14 +5,15 @@ receiver something else (`per_receiver`).
 """
 
 from collections.abc import Callable
+from types import SimpleNamespace
 
 import numpy as np
 
 from refimpl import algorithm
 from refimpl.arrays import Array, module_of
 from refimpl.attacks import ATTACKS, KNOWLEDGE, Known, View
-from refimpl.models import Model
 from refimpl.related.attacks import TARGET, with_trigger
+from refimpl.related.rounds import once
 
 Risk = Callable[[Array], Array]  # (d,) -> a number
 
@@ -71,23 +72,11 @@ def own_risk(view: View) -> Risk:
     return lambda w: sum(r(w) for r in risks) / len(risks)
 
 
-class ScoredOnce:
-    """A model that scores each w once, on rows that stay the same: honest ones are the same for any lie."""
-
-    def __init__(self, model: Model) -> None:
-        self.layout, self.gradient, self.predict = model.layout, model.gradient, model.predict
-        self._risk, self._known = model.risk, dict[bytes, Array]()
-
-    def risk(self, w: Array, X: Array, y: Array) -> Array:
-        """The model's risk, (d,) -> a number."""
-        if (key := w.tobytes()) not in self._known:
-            self._known[key] = self._risk(w, X, y)
-        return self._known[key]
-
-
 def outcome(view: View) -> Callable[[Array], Array]:
     """What the receiver makes of a lie (d,) that all attackers send it: its next model, (d,)."""
-    s, k, xp = view.s._replace(model=ScoredOnce(view.s.model)), view.receiver, module_of(view.honest)
+    k, xp, scored = view.receiver, module_of(view.honest), receivers(view)
+    risk = once(lambda w: view.s.model.risk(w, *scored))  # honest models are the same beside any lie
+    s = view.s._replace(model=SimpleNamespace(risk=lambda w, X, y: risk(w)))
     N_k, _ = s.neighbourhood(k)
     place = np.searchsorted(view.workers, N_k).clip(max=len(view.workers) - 1)
     models, lying = view.honest[xp.asarray(place)], xp.asarray(np.isin(N_k, s.attackers))

@@ -7,7 +7,7 @@ import numpy as np
 
 from refimpl import algorithm
 from refimpl.algorithm import Setting, State
-from refimpl.arrays import Array, module_of
+from refimpl.arrays import Array, module_of, to_host
 from refimpl.optim import OPTIMIZERS
 from refimpl.related.mixing import uniform_weights
 
@@ -70,6 +70,19 @@ def heard(s: Setting, sent: Array, mixing: np.ndarray, batch: Array, k: int) -> 
         honest=~np.isin(N_k, s.attackers),
         risk=lambda w: algorithm.risk(s, w, s.X[k][batch[k]], s.y[k][batch[k]]),
     )
+
+
+def once(risk: Callable[[Array], Array]) -> Callable[[Array], Array]:
+    """The same function of a model (d,), computed once for each: what is tried again and again shares risks."""
+    known: dict[bytes, Array] = {}
+
+    def recalled(w: Array) -> Array:
+        key = to_host(w).tobytes()
+        if key not in known:
+            known[key] = risk(w)
+        return known[key]
+
+    return recalled
 
 
 def read_only(array: Array) -> Array:

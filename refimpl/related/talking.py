@@ -15,7 +15,7 @@ from refimpl.algorithm import Setting, State, risk
 from refimpl.arrays import Array, module_of, quiet, to_host
 from refimpl.optim import OPTIMIZERS
 from refimpl.related.requirements import Requirement
-from refimpl.related.rounds import Heard, SystemRound, gradients, step_then_mix, steps, with_slots
+from refimpl.related.rounds import Heard, SystemRound, gradients, once, step_then_mix, steps, with_slots
 from refimpl.related.schedules import Schedule
 
 EVERY = 5  # the fifth part of the rows is held out where that is needed
@@ -178,19 +178,6 @@ def listen(
 
     result = step_then_mix(s, state, batch, signals, mix)
     return result._replace(weights=module_of(state.W).asarray(C))
-
-
-def once(risk: Callable[[Array], Array]) -> Callable[[Array], Array]:
-    """The same function of a model (d,), computed once for each: bars that let the same ones in share risks."""
-    known: dict[bytes, Array] = {}
-
-    def recalled(w: Array) -> Array:
-        key = to_host(w).tobytes()
-        if key not in known:
-            known[key] = risk(w)
-        return known[key]
-
-    return recalled
 
 
 def lowest(mixtures: Sequence[Mixture], risk: Callable[[Array], Array]) -> Mixture:
