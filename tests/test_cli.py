@@ -18,7 +18,7 @@ from data_loaders.partition import PARTITIONS
 from refimpl import arrays, methods
 from refimpl.aggregate import RULES
 from refimpl.attacks import ATTACKS
-from refimpl.experiments import cli, config, grid, runner
+from refimpl.experiments import cli, config, figures, grid, runner
 from refimpl.experiments.options import knowledge, parser
 from refimpl.experiments.results import load
 from refimpl.experiments.watch import kind_of
@@ -287,6 +287,34 @@ def test_without_matplotlib_there_is_a_table_and_a_hint(tmp_path, capsys, monkey
     assert "pip install '.[examples]'" in said.err
     assert "adaptive" in said.out
     assert "figure.png" not in said.out
+
+
+def test_a_figure_is_drawn_again_only_if_it_may_be_another(tmp_path, monkeypatch):
+    png, pdf = tmp_path / "figure.png", tmp_path / "figure.pdf"
+    drawn = []
+
+    def figure(results, title, path, shows):
+        drawn.append(len(results))
+        png.touch()
+        pdf.touch()
+
+    def run(*rules):
+        argv = ["--epochs", "1", "--jobs", "1", "--attacks", "none", "--out", str(tmp_path), "--rules", *rules]
+        assert cli.main("spambase", argv) == 0
+
+    monkeypatch.setattr(figures, "figure", figure)
+    run("local", "average")
+    run("local", "average")
+    assert drawn == [2]
+    run("local")
+    run("local", "average")
+    assert drawn == [2, 1, 2]
+    pdf.unlink()
+    run("local", "average")
+    assert drawn == [2, 1, 2, 2]
+    os.utime(png, (0, 0))
+    run("local", "average")
+    assert drawn == [2, 1, 2, 2, 2]
 
 
 def test_a_terminal_gets_a_bar(tmp_path, capsys, monkeypatch):

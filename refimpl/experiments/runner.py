@@ -109,14 +109,24 @@ def in_common(runs: list[Config]) -> str:
     return ", ".join(told + (list(protocols) if len(protocols) == 1 else []))
 
 
+def newer(files: list[Path], sources: list[Path]) -> bool:
+    """Whether all the files are there, and none was written before one of its sources."""
+    written = [path.stat().st_mtime_ns for path in files if path.exists()]
+    return len(written) == len(files) and min(written) >= max(path.stat().st_mtime_ns for path in sources)
+
+
 def show(results: Results, title: str, args: argparse.Namespace) -> None:
-    """Writes the table as CSV, and the figure; then prints the table."""
-    write(args.out / "table.csv", csv_text(tables.rows(results)))
+    """Writes the table as CSV, and the figure, unless they are there already; then prints the table."""
+    table, text = args.out / "table.csv", csv_text(tables.rows(results))
+    if not table.exists() or table.read_bytes() != text.encode():
+        write(table, text)
     made = ["a JSON file per run", "table.csv"]
     name = f"figure_{args.figure}" if args.figure else "figure"
     shows = FIGURES[args.task][args.figure].shows if args.figure else (ACCURACY,)
+    drawn = [args.out / f"{name}.{kind}" for kind in ("png", "pdf")]
     try:
-        figures.figure(results, title, args.out / f"{name}.png", shows)
+        if not newer(drawn, [table, Path(figures.__file__)]):  # drawing takes as long as all the rest
+            figures.figure(results, title, drawn[0], shows)
         made.append(f"{name}.png and .pdf")
     except ImportError as error:
         say(f"no figure: matplotlib does not import ({error}): pip install '.[examples]'")
