@@ -163,7 +163,8 @@ def draw(results: Results, path: Path) -> None:
     gains = [gain_of(results, at).mean() for *_, at in points()]
     most = max(gains, key=abs)
     title = f"With adaptive, own accuracy is on average within {abs(most):.2f} of local's at every point"
-    facts = "Spambase, 8 workers, sign-flip; mean over the normal workers; band: 95 % interval of 10 seeds"
+    n = len({run.config.seed for run in results})
+    facts = f"Spambase, 8 workers, sign-flip; mean over the normal workers; band: 95 % interval of {n} seeds"
     with drawing(path, f"{title}\n{facts}", (6.8, 4.2)) as fig:
         axes = fig.subplots(len(MEASURES), len(VARIED), sharey="row", sharex="col")
         for row, measure in zip(axes, MEASURES, strict=True):
