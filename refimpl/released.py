@@ -9,7 +9,7 @@ its three tasks differ among themselves, see `differences_of`. Not taken over, a
   numbers have then taken a local step more, and are evaluated without aggregating it (HAR and MNIST).
 - The last batch of a pass is short: on Spambase 8 rows, after 18 batches of 20.
 - A loss that is NaN skips the worker's step. A message with a NaN makes every receiver's model NaN, as 0 times
-  NaN is NaN.
+  NaN is NaN, and the running average of its risk stays NaN.
 - The initial networks are the same in every run, as torch's seed is fixed.
 - The losses that it plots are sums of the batches' means over the number of rows: the mean loss, divided by the
   batch size.

@@ -127,6 +127,16 @@ def test_attackers_that_do_not_train_flip_the_sign_of_their_last_message():
     assert_array_equal(second.local[s.normal], after_local(s, first.state)[s.normal])
 
 
+def test_the_arbitrary_messages_of_idle_attackers_soon_are_nothing():
+    """Each is the last one times less than a half."""
+    on = ["idle-attackers", "tensor-signals"]
+    s = setting(attackers=[1, 4], attack="arbitrary")
+    last = after(s, 20, engine=lambda s: released.engine(s, on))
+    assert abs(last.sent[s.attackers]).max() < 2**-20 * abs(initial()[s.attackers]).max()
+    alone = after(s, 20, engine=lambda s: released.engine(s, ["tensor-signals"]))
+    assert abs(alone.sent[s.attackers]).max() > 0.01
+
+
 def after_local(s, state):
     """w_hat of all workers."""
     return algorithm.round_(s, state, BATCH).local

@@ -13,7 +13,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 import data_loaders
 from data_loaders import Dataset, mnist
-from refimpl import train
+from refimpl import draws, train
 from refimpl.experiments import cli, grid, tasks
 from refimpl.experiments.registry import TABLES
 from refimpl.fast import engine as fast
@@ -77,6 +77,14 @@ def test_the_spambase_preset_is_the_papers():
     assert setting.graph.all()
     for k in range(10):
         assert set(setting.y[k]) >= {0, 1}  # every worker holds both classes
+
+
+def test_how_often_a_worker_reads_its_rows_in_an_epoch():
+    """Not once, nor once in the mean over the workers: slip 12 of AUDIT.md."""
+    setting, _, _ = tasks.build(config())
+    rows = np.array(train.sizes(setting))
+    passes = draws.rounds_per_epoch(rows, setting.batch_size) * setting.batch_size / rows
+    assert_allclose([passes.min(), passes.max(), passes.mean()], [0.32, 2.97, 1.58], atol=0.005)
 
 
 def test_every_row_is_dealt_once_and_features_are_standardised():
