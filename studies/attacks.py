@@ -165,7 +165,7 @@ def paired(one: Results, other: Results) -> tuple[list[float], list[float]]:
 
 
 def verdict(results: Results) -> str:
-    """A sentence for each risk: under how many attacks adaptive is level with local, and how far it falls."""
+    """For each risk: under how many attacks adaptive is about level with local, and a line per deeper fall."""
     said = []
     for risk, words in LISTENING.items():
         found = falls(results, risk)
@@ -173,24 +173,21 @@ def verdict(results: Results) -> str:
             max((float(np.mean(fall)), F, attack, fall) for F, fall in by_F.items())
             for attack, by_F in found.items()
         ]
-        worst = [
-            f"`{attack}` ({difference(fall)} with F = {F})"
-            for depth, F, attack, fall in sorted(deepest, reverse=True)
-            if depth > CLOSE
-        ]
+        worst = sorted((fall for fall in deepest if round(fall[0], 2) > CLOSE), reverse=True)
+        lines = ["| attack | liars | fall | seeds |", "|---|---:|---|---:|"]
+        lines += [f"| `{attack}` | {F} | {with_interval(fall)} | {len(fall)} |" for _, F, attack, fall in worst]
         tried = ", ".join(str(F) for F in sorted({F for by_F in found.values() for F in by_F}))
-        text = f"**{words}** (F = {tried} of 10), `adaptive` is nowhere more than {CLOSE} below `local` under"
-        text += f" {len(found) - len(worst)} of {several(len(found), 'attack')}"
-        text += f"; it falls below it under {', '.join(worst)}." if worst else "."
+        level = f"`adaptive` is nowhere more than {CLOSE} below `local` under {len(found) - len(worst)} of"
+        text = f"**{words}** ({tried} liars of 10), {level} {several(len(found), 'attack')}"
+        text += ". It falls under\n\n" + "\n".join(lines) if worst else "."
         said += [text] if found else []
     return "\n\n".join(said)
 
 
-def difference(values: list[float]) -> str:
-    """The mean with half of the 95 % interval, and how many seeds it is of."""
+def with_interval(values: list[float]) -> str:
+    """The mean with half of the 95 % interval, if there are two values or more."""
     half = interval(values)
-    spread = f" ± {half:.2f}" if np.isfinite(half) else ""
-    return f"{np.mean(values):.2f}{spread}, {several(len(values), 'seed')},"
+    return f"{np.mean(values):.2f}" + (f" ± {half:.2f}" if np.isfinite(half) else "")
 
 
 def table(results: Results, F: int) -> str:
