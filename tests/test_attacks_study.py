@@ -35,11 +35,22 @@ RUNS = [
 
 
 def test_the_verdict_pairs_the_seeds_and_names_the_deepest_fall():
-    first, lines, second, others = attacks.verdict(RUNS).split("\n\n")
-    assert "nowhere more than 0.05 below `local` under 1 of 2 attacks. It falls under" in first
-    assert lines.splitlines()[2:] == ["| `permuted` | 3 | 0.25 ± 0.64 | 2 |"]
-    assert second.endswith("under 0 of 1 attack. It falls under")
-    assert others.splitlines()[2:] == ["| `echo` | 3 | 0.20 | 1 |"]
+    ours, batch, table = attacks.verdict(RUNS).split("\n\n")
+    assert (
+        "of 2 attacks 1 take worst *own* more than 0.05 below `local` (0 surely), 1 take worst *whole*" in ours
+    )
+    assert "of 1 attack 1 take" in batch
+    assert table.splitlines()[2:] == [
+        "| `echo` | - | - | 0.20 (F = 3, 1 seed) | 0.20 (F = 3, 1 seed) |",
+        "| `permuted` | 0.25 ± 0.64 (F = 3, 2 seeds) | 0.25 ± 0.64 (F = 3, 2 seeds) | - | - |",
+    ]
+
+
+def test_the_verdict_names_a_fall_that_is_sure_before_a_deeper_one():
+    more = [run("local", "sign-flip", 1, 0.80, 7), run("adaptive", "permuted", 1, 0.59, 7)]
+    ours, _, table = attacks.verdict([*RUNS, *more]).split("\n\n")
+    assert "0.05 below `local` (1 surely)" in ours
+    assert table.splitlines()[-1].startswith("| `permuted` | **0.21 ± 0.06** (F = 7, 2 seeds) |")
 
 
 def test_a_row_has_what_passes_and_the_accuracies_of_all_rules():
@@ -62,12 +73,17 @@ def test_a_backdoor_has_its_success():
 
 
 def test_what_is_kept_is_not_run_again():
-    """Nor is a rule that is not defined for so many liars, `local` under every attack, or a second ALIE."""
+    """Nor is a rule that is not defined for so many liars, `local` under every attack, or a second ALIE.
+
+    Nor an attack that is made against a rule of the paper, against another.
+    """
     every = attacks.missing("spambase", [])
     keys = {attacks.key_of(c)[1:5] for c in every}
     assert ("krum", "local", "echo", 3) in keys
     assert ("krum", "local", "echo", 5) not in keys
     assert ("median", "batch", "echo", 3) not in keys
+    assert ("ios", "local", "echo", 5) in keys
+    assert ("ios", "local", "fang-krum", 5) not in keys
     assert {attack for rule, _, attack, _ in keys if rule == "local"} == {"none", "sign-flip", "backdoor"}
     assert {attack for rule, _, attack, _ in keys if rule == "adaptive"} == set(ATTACKS) - {"alie-corrupted"}
     assert len(every) == len(keys) * 5
