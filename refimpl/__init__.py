@@ -21,7 +21,7 @@ faults.py     rounds in which messages are lost or late, and workers stop for a 
 peers.py      a round in a process that holds some of the workers
 released.py   what the authors' released code does differently
 process.py    how a command ends: by a signal, into a closed pipe, on a full disk
-related/      the systems that the paper cites
+related/      systems of other papers, and some of ours
 fast/         everything that exists only for speed
 experiments/  the paper's experiments from the command line
 audit/        judges somebody else's implementation

@@ -166,14 +166,26 @@ def test_rules_beside_byzfl_and_their_yardsticks(tmp_path, capsys, monkeypatch, 
 @pytest.mark.slow
 def test_scale_fits_an_exponent_and_draws(tmp_path, capsys, monkeypatch):
     scale = load("scale", monkeypatch)
-    monkeypatch.setattr(scale, "SWEEPS", {"workers": [(10, 2, 3), (20, 2, 3)]})
-    assert scale.main(["--sweeps", "workers", "--rounds", "1", "--out", str(tmp_path)]) == 0
+    sweeps = {"workers": [(10, 2, 3), (20, 2, 3)], "rows": [(10, 2, 3, n, "local") for n in (30, 60)]}
+    monkeypatch.setattr(scale, "SWEEPS", sweeps)
+    assert scale.main(["--sweeps", *sweeps, "--rounds", "1", "--out", str(tmp_path)]) == 0
     lines, said = table(capsys)
-    assert [line.split()[0] for line in lines[1:3]] == ["10", "20"]
-    sweep = json.loads((tmp_path / "scale.json").read_text(encoding="utf-8"))["results"]["workers"]
-    assert f"{sweep['exponent']:.2f}" in lines[3]
-    assert all(mb > 10 or math.isnan(mb) for mb in sweep["MB"])
+    results = json.loads((tmp_path / "scale.json").read_text(encoding="utf-8"))["results"]
+    for i, (name, x) in enumerate({"workers": [10, 20], "rows": [30, 60]}.items()):
+        assert lines[5 * i].split()[:2] == [name, "ms"]
+        assert [int(line.split()[0]) for line in lines[5 * i + 1 : 5 * i + 3]] == results[name]["x"] == x
+        assert f"{name}^{results[name]['exponent']:.2f}" in lines[5 * i + 3]
+        assert all(mb > 10 or math.isnan(mb) for mb in results[name]["MB"])
     assert (tmp_path / "scale.png").exists() or "matplotlib does not import" in said
+
+
+def test_a_point_has_the_rows_and_the_risk_that_it_is_given(monkeypatch):
+    scale, made = load("scale", monkeypatch), []
+    built = scale.engine
+    monkeypatch.setattr(scale, "engine", lambda s: made.append(s) or built(s))
+    assert scale.point(1, 10, 2, 3)["rows"] == 40
+    assert scale.point(1, 10, 2, 3, 30, "local")["rows"] == 30
+    assert [(s.risk, len(s.y[0])) for s in made] == [("batch", 40), ("local", 30)]
 
 
 def test_memory_is_unknown_where_python_cannot_tell(monkeypatch):

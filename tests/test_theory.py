@@ -306,12 +306,14 @@ def test_without_convexity_a_message_that_passes_can_hurt():
 NETWORKS = {"mlp": (models.mlp([3, 4, 2]), "b2"), "cnn": (models.cnn(8, (1, 1, 1), 2, 3), "b5")}
 
 
+@pytest.mark.parametrize("l2", [0.0, 0.1])
 @pytest.mark.parametrize("network", NETWORKS)
 @pytest.mark.parametrize("seed", range(3))
-def test_no_softmax_network_meets_assumption_1(network, seed):
+def test_no_softmax_network_meets_assumption_1_without_a_regulariser(network, seed, l2):
     """A number added to all of the last biases changes neither the risk nor its gradient, wherever one is.
 
-    So the Hessian maps that direction to 0, and m I <= Hessian holds for no m > 0, at no point.
+    So the Hessian maps that direction to 0, and m I <= Hessian holds for no m > 0, at no point. With l2 > 0,
+    which Sec. 2.1 allows ("possibly regularized"), the Hessian maps it to l2 times itself.
     """
     model, last = NETWORKS[network]
     rng = np.random.default_rng(seed)
@@ -319,21 +321,27 @@ def test_no_softmax_network_meets_assumption_1(network, seed):
     X, y = rng.normal(size=(5, *model.sample)), rng.integers(0, 2, 5)
     moved = w.copy()
     model.layout.views(moved)[last][...] += rng.uniform(-10, 10)
+    s, nothing = setting(l2=l2)._replace(model=model, X=[X], y=[y]), np.zeros((0, len(w)))
+    before, after = (algorithm.local_step(s, 0, v, nothing, np.arange(5), 1)[0] for v in (w, moved))
+    assert_allclose(after - before, l2 * (moved - w), atol=1e-12)
     assert model.risk(moved, X, y) == pytest.approx(model.risk(w, X, y), rel=1e-12, abs=1e-12)
-    assert_allclose(model.gradient(moved, X, y), model.gradient(w, X, y), atol=1e-12)
 
 
-def test_the_network_of_zeros_is_a_saddle_against_assumption_1():
-    """With two classes of one size its gradient is 0, and as near as one likes are smaller risks and larger."""
+@pytest.mark.parametrize("l2", [0.0, 0.2])
+def test_the_network_of_zeros_is_a_saddle_against_assumption_1(l2):
+    """With two classes of one size its gradient is 0, and as near as one likes are smaller risks and larger.
+
+    Here that is so with any regulariser l2 < 1/4.
+    """
     model, X, y = models.mlp([1, 2, 2]), np.array([[-1.0], [1.0]]), np.array([0, 1])
-    w = np.zeros(model.layout.size)
+    s, w = setting(l2=l2)._replace(model=model), np.zeros(model.layout.size)
     assert_array_equal(model.gradient(w, X, y), 0)
     for size in (1e-1, 1e-3):
         right, wrong = np.zeros((2, len(w)))
         for v, sign in ((right, 1), (wrong, -1)):
             views = model.layout.views(v)
             views["W1"][...], views["W2"][...] = [[size, -size]], [[0, sign * size], [sign * size, 0]]
-        assert model.risk(right, X, y) < model.risk(w, X, y) < model.risk(wrong, X, y)
+        assert algorithm.risk(s, right, X, y) < algorithm.risk(s, w, X, y) < algorithm.risk(s, wrong, X, y)
 
 
 @pytest.mark.parametrize("step", [1e-3, 1e-6, 1e-9])

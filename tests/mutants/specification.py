@@ -17,7 +17,7 @@ weights, rules, attack, layer, model, step, rounds, runs, smoothed = map(
     killer,
     ("weights", "aggregate", "attacks", "layers", "models", "optim", "algorithm", "train", "released"),
 )
-by_processes = killer("peers")
+by_processes, theorem = killer("peers"), killer("theorem_1")
 
 
 def scalar(graph="complete", **parameters):
@@ -179,7 +179,9 @@ MUTANTS = [
     known("adaptive-weights", "filter with <", A, "adaptive_weights",
      weights("weights_by_hand"), weights("weights_are_positive_exactly_where_the_filter_lets_through")),
     known("adaptive-weights", "no filter, Eq. (5) for Eq. (6)", A, "adaptive_weights",
-     weights("weights_are_positive_exactly_where_the_filter_lets_through")),
+     weights("weights_are_positive_exactly_where_the_filter_lets_through"),
+     theorem("the_bound_of_theorem_1_holds_in_every_round"),
+     theorem("with_diminishing_steps_the_gap_is_at_most_nu_over_gamma_plus_t")),
     known("adaptive-weights", "filter by the first worker's risk", A, "adaptive_weights",
      weights("weights_move_with_the_neighbours"), weights("weights_by_hand")),
     known("adaptive-weights", "a lost own risk keeps the own model", A, "adaptive_weights",
@@ -363,6 +365,10 @@ MUTANTS = [
      rounds("batch_risk_is_on_the_rounds_own_batch"), with_options(risk="batch")),
     known("round", "local risk on the round's batch", E, "round_",
      rounds("a_round_shows_each_step"), with_options(risk="local")),
+    ("risk on the batch, whatever the setting says", G.Setting, "scored_on",
+     lambda f: lambda s, *rest: f(s._replace(risk="batch"), *rest),
+     theorem("the_bound_of_theorem_1_holds_in_every_round"),
+     theorem("with_diminishing_steps_the_gap_is_at_most_nu_over_gamma_plus_t")),
     known("round", "own model left out of N_k", E, "round_",
      scalar(rule="adaptive", attack="none"),
      rounds("risks_and_weights_are_matrices_over_the_workers", rule="adaptive", name="complete")),
