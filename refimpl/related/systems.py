@@ -179,7 +179,7 @@ SYSTEMS = {
         reference="Koloskova et al. 2019",
         label="choco-identity",
         needs=DEGREES,
-        requirements=(UNDIRECTED, FIXED),
+        requirements=(SAME_TO_ALL, UNDIRECTED, FIXED),
     ),
     "bridge-t": System(
         round=partial(bridge, screen="T"),
