@@ -127,3 +127,10 @@ def require_models(attack: str) -> None:
     if entry.per_receiver or not MODELS.issuperset(entry.knows):
         needs = "an attack that sends all the same, made of models alone"
         raise ValueError(f"needs {needs}, got {attack}")
+
+
+def require_nothing_before(attack: str) -> None:
+    """Raises ValueError if the attack knows the models before the round."""
+    if not {"before", "start"}.isdisjoint(ATTACKS[attack].knows):
+        sent = "the models before the round are what is sent"
+        raise ValueError(f"{sent}: needs an attack that does not compare with them, got {attack}")

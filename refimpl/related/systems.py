@@ -22,6 +22,7 @@ from refimpl.related.requirements import (
     COMPLETE,
     FEASIBLE,
     FIXED,
+    NOTHING_BEFORE,
     SAME_TO_ALL,
     UNDIRECTED,
     Requirement,
@@ -136,7 +137,7 @@ SYSTEMS = {
         reference="Lian et al. 2017, Xiao and Boyd 2004",
         label="d-psgd",
         needs=DEGREES,
-        requirements=(UNDIRECTED,),
+        requirements=(NOTHING_BEFORE, UNDIRECTED),
     ),
     "d-sgd": System(
         round=partial(d_psgd, order="step-then-mix"),
@@ -187,7 +188,7 @@ SYSTEMS = {
         reference="Fang et al. 2022",
         label="bridge-t",
         needs=COUNT,
-        requirements=(neighbours("2f + 1", lambda f: 2 * f + 1),),
+        requirements=(NOTHING_BEFORE, neighbours("2f + 1", lambda f: 2 * f + 1)),
     ),
     "bridge-m": System(
         round=partial(bridge, screen="M"),
@@ -195,7 +196,7 @@ SYSTEMS = {
         reference="Fang et al. 2022",
         label="bridge-m",
         needs="that most are honest",
-        requirements=(neighbours("2f + 1", lambda f: 2 * f + 1),),
+        requirements=(NOTHING_BEFORE, neighbours("2f + 1", lambda f: 2 * f + 1)),
     ),
     "bridge-k": System(
         round=partial(bridge, screen="K"),
@@ -203,7 +204,7 @@ SYSTEMS = {
         reference="Fang et al. 2022",
         label="bridge-k",
         needs=COUNT,
-        requirements=(of_every_neighbourhood("2f + 2 neighbours", require_krum),),
+        requirements=(NOTHING_BEFORE, of_every_neighbourhood("2f + 2 neighbours", require_krum)),
     ),
     "bridge-b": System(
         round=partial(bridge, screen="B"),
@@ -211,7 +212,7 @@ SYSTEMS = {
         reference="Fang et al. 2022",
         label="bridge-b",
         needs=COUNT,
-        requirements=(neighbours("max(4f, 3f + 2)", lambda f: max(4 * f, 3 * f + 2)),),
+        requirements=(NOTHING_BEFORE, neighbours("max(4f, 3f + 2)", lambda f: max(4 * f, 3 * f + 2))),
     ),
     "byrdie": System(
         round=byrdie,
@@ -227,7 +228,7 @@ SYSTEMS = {
         reference="Guo et al. 2021",
         label="mozi",
         needs=COUNT,
-        requirements=(neighbours("1 or more", lambda f: 1),),
+        requirements=(NOTHING_BEFORE, neighbours("1 or more", lambda f: 1)),
     ),
     "ubar": System(
         round=partial(mozi, empty="lowest-risk"),
@@ -235,7 +236,7 @@ SYSTEMS = {
         reference="Guo et al. 2021",
         label="ubar",
         needs=COUNT,
-        requirements=(neighbours("1 or more", lambda f: 1),),
+        requirements=(NOTHING_BEFORE, neighbours("1 or more", lambda f: 1)),
     ),
     "clipped-gossip": System(
         round=clipped_gossip,
