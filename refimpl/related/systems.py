@@ -361,7 +361,7 @@ SYSTEMS = {
     ),
     "two-tracks": System(
         round=two_tracks,
-        about="local beside a skill bar of 0.8; the better on rows held out is used",
+        about="local beside a skill bar of 0.2; the better on rows held out is used",
         reference="ours",
         label="two-tracks",
         needs="nothing",
