@@ -96,7 +96,7 @@ KNOWLEDGE |= {
     "gradient": Known(lambda view: gradient_on(view, receivers(view)), "the receiver's data", True),
     "triggered_risk": Known(lambda view: risk_on(view, triggered(view)), "the receiver's data", True),
     "triggered_gradient": Known(lambda view: gradient_on(view, triggered(view)), "the receiver's data", True),
-    "own_risk": Known(own_risk, "its own data"),
+    "own_risk": Known(own_risk, "all attackers' data"),
     "outcome": Known(outcome, "the rule and the receiver's data", True),
     "before": Known(models_before, "the models before the round"),
     "start": Known(lambda view: view.before.W[view.receiver], "the receiver's model before the round", True),
