@@ -25,7 +25,7 @@ def receiver_model(view: View) -> Array:
 
 def models_before(view: View) -> Array:
     """The models with which the normal workers began the round, (h, d)."""
-    return view.before.W[module_of(view.honest).asarray(view.workers)]
+    return view.before.W[module_of(view.before.W).asarray(view.workers)]
 
 
 def heard(view: View) -> Array:
@@ -97,7 +97,7 @@ KNOWLEDGE |= {
     "triggered_risk": Known(lambda view: risk_on(view, triggered(view)), "the receiver's data", True),
     "triggered_gradient": Known(lambda view: gradient_on(view, triggered(view)), "the receiver's data", True),
     "own_risk": Known(own_risk, "all attackers' data"),
-    "outcome": Known(outcome, "the rule and the receiver's data", True),
+    "outcome": Known(outcome, "the rule, the receiver's data and what else it hears", True),
     "before": Known(models_before, "the models before the round"),
     "start": Known(lambda view: view.before.W[view.receiver], "the receiver's model before the round", True),
     "round": Known(lambda view: view.before.t + 1, ""),
