@@ -648,6 +648,21 @@ def test_a_message_per_receiver(rule, graph, one_message):
         assert assert_same_rounds(s, initial(s), seed=0, count=3) == 3
 
 
+@pytest.mark.parametrize("rule", RULES)
+def test_who_sends_all_the_same_pays_for_no_message_per_receiver(rule):
+    """Four normal workers and three liars: the messages that a round makes room for, and looks at."""
+    counts = {(False, False): 7, (False, True): 7, (True, False): 4 + 4 * 3, (True, True): 4 + 4 * 3}
+    if RULES[rule].weighs:  # one message of several is scored once
+        counts |= {(False, True): 4 + 1, (True, True): 4 + 4}
+    for name, entry in ATTACKS.items():
+        s = setting(ROWS, GRAPHS["complete"], rule=rule, attack=name, attackers=np.array([1, 2, 4]))
+        made = engine.plan(s)
+        per_receiver = entry.per_receiver and rule != "local"
+        assert made.messages == (7 if rule == "local" else counts[entry.per_receiver, entry.one_message])
+        assert (made.message.strides[0] > 0) == per_receiver  # else all have the same row
+        assert len(made.lies) == (4 if per_receiver else 1)
+
+
 def test_attackers_in_any_order_send_their_own_lies():
     s = setting(
         ROWS, GRAPHS["complete"], rule="inverse-risk", attack="arbitrary", attackers=np.array([5, 1, 3])
