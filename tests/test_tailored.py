@@ -142,6 +142,16 @@ def test_attackers_with_the_receivers_data_need_not_know_them():
     assert (lie_to(s._replace(attack="boundary-own"), 0, W, batch) != lie_to(s, 0, W, batch)).any()
 
 
+@given(st.lists(st.tuples(numbers, numbers), min_size=4, max_size=4))
+def test_attackers_judge_by_the_mean_of_their_risks(points):
+    """On bowls: the squared distance to the mean of their optima, and what does not depend on the lie."""
+    w, optima = np.array(points[0]), np.array(points[1:])
+    s = bowls([[9.0, 9.0], *optima], [1, 2, 3], "boundary-own")
+    sent = lie_to(s, 0, np.stack([w] * 4), np.zeros((4, 1), dtype=int))
+    t = farthest_by_formula(w, optima.mean(axis=0))
+    assert_allclose(sent, w - 2 * t * w, atol=2 * np.abs(w).max() * (1 / 256 + 1e-6))
+
+
 def lie_to(s, k, W, batch):
     view = View(s, algorithm.start(s, W), batch, W[s.attackers], W[s.normal], s.normal, None, k)
     return ATTACKS[s.attack].made_from(view)
