@@ -198,7 +198,7 @@ def test_a_system_of_ones_own_is_sent_to_worker_processes_and_run(monkeypatch):
         return related.SystemRound((state.W,), state._replace(t=state.t + 1))
 
     mine = related.System(
-        round=stays, about="never learns", reference="-", label="mine", needs="nothing", bytes=lambda s, t: 0.0
+        round=stays, about="never learns", reference="-", needs="nothing", bytes=lambda s, t: 0.0
     )
     monkeypatch.setitem(SYSTEMS, "mine", mine)
     assert registry.entries([config(rule="mine")])["system"] == {"mine": mine}
