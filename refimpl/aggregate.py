@@ -199,7 +199,6 @@ class Rule(NamedTuple):
     """(models (n, d), risks (n,) or None, own position, number of attackers) -> weights (n,) or a model (d,)"""
     about: str
     reference: str
-    label: str  # its name in a figure
     scores: bool = False  # does it look at risks?
     weighs: bool = False  # does it return weights, to be combined by Eq. (3)?
     listens: bool = True  # does it need what the others send?
@@ -213,7 +212,6 @@ RULES = {
         lambda W, risks, own, f: adaptive_weights(risks, own),
         "averages the models no worse than one's own, weighted by 1 / risk",
         "Eq. (6)",
-        "adaptive",
         scores=True,
         weighs=True,
     ),
@@ -221,23 +219,20 @@ RULES = {
         lambda W, risks, own, f: or_keep_own(inverse_risk_weights(risks), own),
         "averages all models, weighted by 1 / risk",
         "Eq. (5)",
-        "inverse-risk",
         scores=True,
         weighs=True,
     ),
-    "average": Rule(lambda W, risks, own, f: average(W), "mean of all models", "Sec. 5", "average"),
+    "average": Rule(lambda W, risks, own, f: average(W), "mean of all models", "Sec. 5"),
     "medoid": Rule(
         lambda W, risks, own, f: medoid(W),
         "the model nearest to all others",
         "Sec. 5",
-        "medoid",
         needs="that most are honest",
     ),
     "trimmed-mean": Rule(
         lambda W, risks, own, f: trimmed_mean(W, trim_count(W.shape[0], f)),
         "mean without the f lowest and f highest values (TM); f = n / 10 if nobody lies",
         "BRIDGE-T, Fang et al. 2022",
-        "trimmed-mean",
         require=lambda n, f: require_trimmable(n, trim_count(n, f)),
         needs="the number of attackers",
     ),
@@ -245,14 +240,12 @@ RULES = {
         lambda W, risks, own, f: coordinate_median(W),
         "median of each coordinate (the paper's CM)",
         "BRIDGE-M, Fang et al. 2022",
-        "median",
         needs="that most are honest",
     ),
     "krum": Rule(
         lambda W, risks, own, f: krum(W, f),
         "the model nearest to its n - f - 2 nearest others",
         "Blanchard et al. 2017",
-        "krum",
         require=require_krum,
         needs="the number of attackers",
     ),
@@ -260,7 +253,6 @@ RULES = {
         lambda W, risks, own, f: W[own, :],
         "one's own model: never listens to anyone",
         "-",
-        "local",
         listens=False,
     ),
 }

@@ -80,9 +80,9 @@ EVERYBODY = -1  # the receiver of a message that all are sent
 class View(NamedTuple):
     """All that there is to know in a round. An attack is handed what it names in `knows`, and nothing else."""
 
-    s: Any  # the `algorithm.Setting`; None, like the next two, where nothing but models can be known
+    s: Any  # the `algorithm.Setting`
     before: Any  # the `algorithm.State` that the round began with
-    batch: Array | None  # (N, B) the row numbers of each worker's sample
+    batch: Array | None  # (N, B) the row numbers of each worker's sample; both None where only models are known
     own: Array  # (f, d) the attackers' models, each from its own local step
     honest: Array  # (h, d) those of the normal workers
     workers: np.ndarray  # (h,) who these are, ascending
@@ -114,7 +114,6 @@ class Attack(NamedTuple):
     """(what it knows, in that order) -> (f, d), or (d,) if all attackers send the same"""
     about: str
     reference: str
-    label: str  # its name in a figure
     knows: tuple[str, ...] = ("own", "honest", "signals")  # names in KNOWLEDGE
     draw: Callable[[int, int, np.random.Generator], np.ndarray] | None = None
     """how the signals (f, d) of a round are drawn, if it needs any"""
@@ -129,34 +128,31 @@ class Attack(NamedTuple):
         """What the attackers send, (f, d) or (d,). Raises ValueError for None, which NumPy takes for NaN."""
         made = self.send(*(KNOWLEDGE[name].of(view) for name in self.knows))
         if made is None:
-            raise ValueError(f"attack {self.label} needs to return what is sent, got None")
+            raise ValueError(f"attack {view.s.attack} needs to return what is sent, got None")
         return made
 
 
 ATTACKS = {
-    "none": Attack(lambda own: own, "nobody lies", "supplement D", "none", knows=("own",), lies=False),
-    "sign-flip": Attack(sign_flip, "minus its own model", "Sec. 2.2", "sign-flip", knows=("own",)),
+    "none": Attack(lambda own: own, "nobody lies", "supplement D", knows=("own",), lies=False),
+    "sign-flip": Attack(sign_flip, "minus its own model", "Sec. 2.2", knows=("own",)),
     "arbitrary": Attack(
         arbitrary,
         "its own model, each entry times a random number",
         "Sec. 5",
-        "arbitrary",
         knows=("own", "signals"),
         draw=draws.signals,
     ),
     "foe": Attack(
         fall_of_empires,
-        "minus the mean of the honest models",
+        "Fall of Empires: minus the mean of the honest models",
         "Xie et al. 2020",
-        "foe (Fall of Empires)",
         knows=("honest",),
         one_message=True,
     ),
     "alie": Attack(
         lambda honest, counts: a_little_is_enough(honest, alie_z(*counts)),
-        "the honest models' mean minus z standard deviations",
+        "A Little Is Enough: the honest models' mean minus z standard deviations",
         "Baruch et al. 2019",
-        "alie (A Little Is Enough)",
         knows=("honest", "counts"),
         one_message=True,
     ),
@@ -164,7 +160,6 @@ ATTACKS = {
         lambda attackers, counts: a_little_is_enough_corrupted(attackers, alie_z(*counts)),
         "the attackers' own models' mean minus z standard deviations",
         "Baruch et al. 2019, Algorithm 3",
-        "alie-corrupted (of the attackers' models)",
         knows=("attackers", "counts"),
         one_message=True,
         by_default=False,

@@ -33,7 +33,7 @@ Differences = Collection[str]  # names in `released.DIFFERENCES`
 class Method(NamedTuple):
     """A rule or a system, together with the engine that computes it."""
 
-    entry: Rule | System  # of its table: its label, what it is about, its reference, what a worker must know
+    entry: Rule | System  # of its table: what it is about, its reference, what a worker must know
     rule: str  # of the setting: a name in RULES, or "" if the rounds are a system's own
     listens: bool  # does it need what the others send?
     kind: str  # methods of one kind take about as long as each other

@@ -48,7 +48,7 @@ def add_margins() -> None:
     """Puts the skill bar with other margins into SYSTEMS."""
     bar = SYSTEMS["skill-bar"]
     for name, m in MARGINS.items():
-        SYSTEMS.setdefault(name, bar._replace(round=partial(bar.round, m=m), label=name, about=f"m = {m:g}"))
+        SYSTEMS.setdefault(name, bar._replace(round=partial(bar.round, m=m), about=f"m = {m:g}"))
         systems.NEEDS.setdefault(name, bar.needs)
 
 

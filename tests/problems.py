@@ -80,7 +80,7 @@ def run(s, epochs, seed=0, engine=train.plain):
 @contextlib.contextmanager
 def sends(message, **more):
     """Puts the function (own, honest, signals) -> what the attackers send into ATTACKS, as "hostile"."""
-    with mock.patch.dict(ATTACKS, {"hostile": Attack(message, "a test's own", "-", "hostile", **more)}):
+    with mock.patch.dict(ATTACKS, {"hostile": Attack(message, "a test's own", "-", **more)}):
         yield "hostile"
 
 

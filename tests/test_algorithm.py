@@ -24,7 +24,6 @@ from problems import (
 
 from refimpl import aggregate, algorithm, draws, models, train
 from refimpl.aggregate import RULES
-from refimpl.attacks import ATTACKS, KNOWLEDGE, View
 from refimpl.experiments import cli, tasks
 from refimpl.experiments.options import parser
 from refimpl.optim import OPTIMIZERS
@@ -274,54 +273,6 @@ def test_an_attack_may_send_every_receiver_something_else(one_message):
         assert_array_equal(result.state.W[k], shared.state.W[k])
         assert_array_equal(result.risks[k], shared.risks[k])
         assert_array_equal(result.weights[k], shared.weights[k])
-
-
-class Unseen:
-    """Something that must not be looked at."""
-
-    def __getattribute__(self, name):
-        raise AssertionError(f"looked at {name}")
-
-
-@pytest.mark.parametrize("name", KNOWLEDGE)
-def test_an_attack_is_handed_what_it_knows_and_nothing_else(name):
-    """The paper's attacks need nothing but models: where there is nothing else, they work all the same."""
-    seen = []
-    with sends(lambda *known: seen.append(known) or 0, knows=(name,), per_receiver=True) as attack:
-        result = after(setting(attack=attack, attackers=[2, 3]), 1)
-    assert {len(known) for known in seen} == {1}
-    assert len(seen) == 5  # normal workers
-    assert not result.sent[0, [2, 3]].any()
-
-
-@pytest.mark.parametrize("name", KNOWLEDGE)
-def test_what_depends_on_the_receiver_is_for_attacks_that_have_one(name):
-    """To all, the receiver is number -1: the last worker, if an array is asked for it."""
-    s, looked = setting(attackers=[2, 3]), []
-
-    class Watched(View):
-        @property
-        def receiver(self):
-            looked.append(name)
-            return 0
-
-    W = initial()
-    batch, state = np.zeros((7, 5), int), algorithm.start(s, W)
-    KNOWLEDGE[name].of(Watched(s, state, batch, W[[2, 3]], W[s.normal], s.normal, W[[2, 3]]))
-    assert bool(looked) == KNOWLEDGE[name].of_receiver
-
-
-@pytest.mark.parametrize("name", ATTACKS)
-def test_a_named_attack_looks_at_nothing_that_it_does_not_know(name):
-    """All else in its view breaks at a look."""
-    entry = ATTACKS[name]
-    if not {"own", "attackers", "honest", "signals", "counts"}.issuperset(entry.knows):
-        pytest.skip("it knows more than models")
-    rows = {"own": np.ones((2, 4)), "honest": np.ones((5, 4)), "signals": np.ones((2, 4))}
-    fields = {"own", "honest"} if "counts" in entry.knows else set(entry.knows)
-    fields |= {"own"} if "attackers" in entry.knows else set()
-    view = {field: rows[field] if field in fields else Unseen() for field in View._fields}
-    assert entry.made_from(View(**view)).shape in ((2, 4), (4,))
 
 
 # --- Against the scalar algorithm ---------------------------------------------------------------------------

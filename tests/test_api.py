@@ -119,7 +119,7 @@ def test_a_finished_run_is_used_again_and_an_edited_rule_is_not(tmp_path, capsys
 
 
 def test_an_entry_may_weigh(tmp_path):
-    only_me = Rule(lambda W, risks, own, f: np.eye(len(W))[own], "only me", "-", "me", weighs=True)
+    only_me = Rule(lambda W, risks, own, f: np.eye(len(W))[own], "only me", "-", weighs=True)
     mine, local = refimpl.run(rules={"me": only_me, "local": "local"}, attacks=["alie"], **QUICK, out=tmp_path)
     assert mine.history["worst_own"] == local.history["worst_own"]
     assert np.trace(mine.weights_at[2]) == np.sum(mine.weights_at[2]) == 7
@@ -134,7 +134,7 @@ def test_an_entry_may_weigh(tmp_path):
         ({"rules": [lambda x: x]}, "<lambda> needs parameters among W, risks, own, f, got x"),
         ({"rules": {"krum": half_way}}, "there is a rule krum: give yours another name"),
         ({"rules": [half_way, half_way]}, "there is a rule half_way: give yours another name"),
-        ({"rules": {"mine": Rule(half_way, "", "-", "")}}, "Rule.compute needs a function of 4 arguments"),
+        ({"rules": {"mine": Rule(half_way, "", "-")}}, "Rule.compute needs a function of 4 arguments"),
         ({"rules": {"krum": "median"}}, "rule krum needs a function or an entry, got the name median"),
         ({"rules": {"d-psgd": half_way}}, "there is a rule d-psgd: give yours another name"),
         (

@@ -9,7 +9,7 @@ import strategies
 from hypothesis import example, given
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
-from problems import PAPERS, sent_by
+from problems import PAPERS, after, sends, sent_by, setting
 
 from refimpl import attacks
 
@@ -154,9 +154,9 @@ def test_the_two_readings_of_alie_are_one_formula_over_other_models(W, z):
 
 
 def test_an_attack_that_forgets_to_return_is_no_attack_with_nan():
-    forgets = attacks.ATTACKS["sign-flip"]._replace(send=lambda own: None)
-    with pytest.raises(ValueError, match=r"^attack sign-flip needs to return what is sent, got None$"):
-        sent_by(forgets, np.ones((1, 2)), np.ones((3, 2)), None)
+    refusal = pytest.raises(ValueError, match=r"^attack hostile needs to return what is sent, got None$")
+    with sends(lambda own, honest, signals: None) as name, refusal:
+        after(setting(attack=name), 1)
 
 
 def test_only_the_papers_reading_of_an_attack_runs_unless_told_otherwise():

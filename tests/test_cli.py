@@ -120,6 +120,7 @@ def test_a_name_that_no_file_can_have_is_refused_before_anything_is_computed(
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.filterwarnings("ignore:constrained_layout not applied")  # its figure has no room left for lines
 def test_a_name_may_be_as_long_as_a_file_can_have(tmp_path, monkeypatch):
     """Both names, and the largest seed."""
     longest = "x" * config.MOST_BYTES

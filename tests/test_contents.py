@@ -122,7 +122,7 @@ DIFFERENT = {
     "properties": twice("class C:\n @property\n def by(self): return BY\nf = C()"),
     "attributes": twice("def f(W): return f.by\nf.by = BY"),
     "tables of functions": [[clipping(1), scaled], [scaled, clipping(1)], {"a": scaled}, {"b": scaled}],
-    "rules": [RULES["median"], RULES["krum"], RULES["krum"]._replace(label="mine")],
+    "rules": [RULES["median"], RULES["krum"], RULES["krum"]._replace(about="mine")],
     "networks": [TASKS["spambase"].model, TASKS["har"].model],
 }
 

@@ -71,8 +71,8 @@ def gives_a_model(W, risks, own, f):
 
 
 OWN_RULES = {
-    "weighs": Rule(weighs_all_it_sees, "weighs", "-", "weighs", scores=True, weighs=True),
-    "gives": Rule(gives_a_model, "gives a model", "-", "gives", scores=True),
+    "weighs": Rule(weighs_all_it_sees, "weighs", "-", scores=True, weighs=True),
+    "gives": Rule(gives_a_model, "gives a model", "-", scores=True),
 }
 
 
@@ -89,7 +89,7 @@ def hostile(value, entry, one_message):
         sent[... if entry is None else (..., entry)] = value
         return sent
 
-    return Attack(send, "hostile", "-", "hostile", one_message=one_message)
+    return Attack(send, "hostile", "-", one_message=one_message)
 
 
 # --- Settings -----------------------------------------------------------------------------------------------
@@ -591,7 +591,7 @@ def test_a_rule_of_ones_own_hears_every_sender(monkeypatch):
         seen.append((len(W), own, f))
         return W[own]
 
-    monkeypatch.setitem(RULES, "mine", Rule(count, "counts", "-", "mine"))
+    monkeypatch.setitem(RULES, "mine", Rule(count, "counts", "-"))
     after(setting(ROWS, GRAPHS["ring"], rule="mine", attack="foe", attackers=np.array([0, 1])), 1)
     assert sorted(seen) == [(3, 1, 2)] * 4 + [(3, 2, 2)]
 
@@ -626,7 +626,7 @@ def test_an_attack_that_writes_to_what_it_is_given_changes_nobody_elses(rule, on
         honest *= 2
         return -honest.mean(axis=0) if one_message else own
 
-    monkeypatch.setitem(ATTACKS, "mine", Attack(send, "overwrites", "-", "mine", one_message=one_message))
+    monkeypatch.setitem(ATTACKS, "mine", Attack(send, "overwrites", "-", one_message=one_message))
     s = setting(ROWS, GRAPHS["complete"], rule=rule, attack="mine", attackers=np.array([6]))
     assert assert_same_rounds(s, initial(s), seed=0, count=2) == 2
 
@@ -641,11 +641,26 @@ def test_a_message_per_receiver(rule, graph, one_message):
         near = receiver + 0.01 * (place + 1) * (own.mean(axis=0) if one_message else own)
         return near if place % 2 else receiver - 0.3 * own[0] if one_message else receiver - 0.3 * own
 
-    entry = Attack(send, "to each", "-", "mine", ("place", "own", "receiver"), None, one_message, True)
+    entry = Attack(send, "to each", "-", ("place", "own", "receiver"), None, one_message, True)
     s = setting(ROWS, GRAPHS[graph], rule=rule, attack="mine", attackers=np.array([1, 4]))
     own_rule = next(iter(OWN_RULES.values()))
     with mock.patch.dict(ATTACKS, mine=entry), mock.patch.dict(RULES, mine=own_rule):
         assert assert_same_rounds(s, initial(s), seed=0, count=3) == 3
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_who_sends_all_the_same_pays_for_no_message_per_receiver(rule):
+    """Four normal workers and three liars: the messages that a round makes room for, and looks at."""
+    counts = {(False, False): 7, (False, True): 7, (True, False): 4 + 4 * 3, (True, True): 4 + 4 * 3}
+    if RULES[rule].weighs:  # one message of several is scored once
+        counts |= {(False, True): 4 + 1, (True, True): 4 + 4}
+    for name, entry in ATTACKS.items():
+        s = setting(ROWS, GRAPHS["complete"], rule=rule, attack=name, attackers=np.array([1, 2, 4]))
+        made = engine.plan(s)
+        per_receiver = entry.per_receiver and rule != "local"
+        assert made.messages == (7 if rule == "local" else counts[entry.per_receiver, entry.one_message])
+        assert (made.message.strides[0] > 0) == per_receiver  # else all have the same row
+        assert len(made.lies) == (4 if per_receiver else 1)
 
 
 def test_attackers_in_any_order_send_their_own_lies():

@@ -68,7 +68,7 @@ def test_a_message_that_is_not_finite():
 
 
 def test_a_rule_of_ones_own(monkeypatch):
-    own = aggregate.Rule(lambda W, risks, own, f: W[own] * (1 + own), "", "", "")
+    own = aggregate.Rule(lambda W, risks, own, f: W[own] * (1 + own), "", "")
     monkeypatch.setitem(aggregate.RULES, "own", own)
     assert_same(setting(rule="own", attackers=[1]), ["previous-message"])
 

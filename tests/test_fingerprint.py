@@ -240,7 +240,7 @@ def test_the_entries_that_a_run_uses_count_and_no_others(monkeypatch):
     changes = [
         (tasks.TASKS, "spambase", tasks.TASKS["spambase"]._replace(test_share=0.3)),
         (tasks.TASKS, "spambase", tasks.TASKS["spambase"]._replace(model=tasks.TASKS["har"].model)),
-        (RULES, "adaptive", RULES["inverse-risk"]._replace(label="adaptive")),
+        (RULES, "adaptive", RULES["inverse-risk"]),
         (ATTACKS, "sign-flip", attack._replace(send=functools.partial(scaled, 1))),
         (ATTACKS, "sign-flip", attack._replace(send=functools.partial(scaled, 2))),
         (KNOWLEDGE, "own", KNOWLEDGE["own"]._replace(of=lambda view: view.own + 1)),

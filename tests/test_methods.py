@@ -36,7 +36,7 @@ def test_a_name_that_is_none_is_refused_with_those_that_are():
 
 
 def test_the_tables_are_read_when_asked(monkeypatch):
-    mine = Rule(lambda W, risks, own, f: W[own], "keeps its own", "-", "mine")
+    mine = Rule(lambda W, risks, own, f: W[own], "keeps its own", "-")
     monkeypatch.setitem(RULES, "mine", mine)
     assert methods.find("mine").entry is mine
     monkeypatch.setitem(RULES, "mine", mine._replace(listens=False))

@@ -55,7 +55,7 @@ def setting(model="deep", rows=ROWS, dtype="float64", **options):
 @pytest.mark.parametrize("model", MODELS)
 def test_ranked_rounds_are_the_specifications(model, attack):
     """Over rounds that rank, rounds that use it, messages that are not finite, and one that ties."""
-    copy = Attack(lambda own, honest, signals: honest[0], "a copy", "-", "copy", one_message=True)
+    copy = Attack(lambda own, honest, signals: honest[0], "a copy", "-", one_message=True)
     with mock.patch.dict(ATTACKS, {"NaN": hostile(np.nan, 3, False), "copy": copy}):
         s = setting(model, attack=attack)
         assert engine.plan(s).ranks

@@ -37,14 +37,14 @@ def test_the_entries_that_runs_use_are_found_by_table_and_name():
 
 def test_what_a_user_has_added_reaches_another_process_for_the_time_of_a_run():
     """And the package's own functions stay the objects that `fast` knows them by."""
-    mine = Rule(lambda W, risks, own, f: W[own] + 1, "mine", "-", "mine")
+    mine = Rule(lambda W, risks, own, f: W[own] + 1, "mine", "-")
     before = dict(RULES)
     with mock.patch.dict(RULES, {"mine": mine, "average": RULES["krum"]}):
         arrived = sent(entries([config(rule=rule) for rule in ("mine", "average", "median")]))
     with mock.patch.dict(RULES):
         with installed(at_home(arrived)):
             assert RULES["mine"].compute(np.ones((2, 3)), None, 0, 0).tolist() == [2, 2, 2]
-            assert RULES["average"].label == "krum"
+            assert RULES["average"].about == before["krum"].about
             assert RULES["median"] is before["median"]
             assert list(RULES) == [*before, "mine"]
         assert before == RULES
@@ -69,14 +69,15 @@ def test_an_entry_that_cannot_be_compared_is_the_one_that_was_sent(monkeypatch):
 
 def test_runs_with_the_same_entries_overlap_and_others_wait():
     """Two clients of a Dask worker with two threads, one of which has another median."""
-    first, other = ({"rule": {"median": RULES[name]}} for name in ("median", "krum"))
+    median, krum = RULES["median"], RULES["krum"]
+    first, other = ({"rule": {"median": rule}} for rule in (median, krum))
     both = threading.Barrier(2, timeout=20)
     seen, under_way = [], threading.Event()
 
     def run(some, wait):
         with installed(some):
             wait()
-            seen.append(RULES["median"].label)
+            seen.append(RULES["median"])
 
     def late():
         under_way.set()
@@ -93,10 +94,10 @@ def test_runs_with_the_same_entries_overlap_and_others_wait():
             thread.start()
         for thread in overlapping:
             thread.join(20)
-        assert seen == ["median", "median"]
+        assert seen == [median, median]
     waiting.join(20)
-    assert seen == ["median", "median", "krum"]
-    assert RULES["median"].label == "median"
+    assert seen == [median, median, krum]
+    assert RULES["median"] is median
     assert not registry.UNDER_WAY
 
 
@@ -119,10 +120,10 @@ def no_worse(W, f):
     [
         (
             "rule",
-            Rule(no_worse, "", "-", ""),
+            Rule(no_worse, "", "-"),
             r"^Rule.compute needs a function of 4 arguments, got no_worse\(W, f\)$",
         ),
-        ("attack", Attack(lambda W: -W, "", "-", ""), r"^Attack.send needs a function of 3 arguments, got "),
+        ("attack", Attack(lambda W: -W, "", "-"), r"^Attack.send needs a function of 3 arguments, got "),
         ("attack", ATTACKS["foe"]._replace(draw=lambda: 0), r"^Attack.draw needs a function of 3 arguments"),
         ("knowledge", Known(lambda: 0, ""), r"^Known.of needs a function of 1 arguments, got "),
         ("knowledge", no_worse, "^a table needs named tuples like those in it, got <function no_worse"),
@@ -140,7 +141,7 @@ def test_a_function_with_other_arguments_is_refused(monkeypatch, table, entry, m
 def test_functions_that_fit_are_accepted(monkeypatch):
     """Also with more arguments that have defaults, with any number, or of C, which do not tell."""
     for fits in (lambda W, risks, own, f, more=1: W[own], lambda *all: all[0][0], max, np.take):
-        monkeypatch.setitem(RULES, "mine", Rule(fits, "mine", "-", "mine"))
+        monkeypatch.setitem(RULES, "mine", Rule(fits, "mine", "-"))
         registry.check(config(rule="mine"))
     for rule, attack in itertools.product(methods.names(), ATTACKS):
         registry.check(config(rule=rule, attack=attack))

@@ -1,6 +1,7 @@
 """What the systems of refimpl.related require of a run, and what they refuse."""
 
 import re
+from contextlib import nullcontext
 
 import numpy as np
 import pytest
@@ -9,7 +10,7 @@ from related_problems import BAND, DENSE, batches, peaceful, run
 
 from refimpl import algorithm, graphs, models, related
 from refimpl.related import SYSTEMS, rules, schedules
-from refimpl.related.requirements import COMPLETE, FIXED, UNDIRECTED
+from refimpl.related.requirements import COMPLETE, FIXED, SAME_TO_ALL, UNDIRECTED
 
 STAR = GRAPHS["a star and a path"]
 
@@ -54,6 +55,19 @@ def test_what_cannot_work_is_refused_and_names_the_worker(name, graph, message):
     s = setting(graph=given_graphs[graph], attackers=[1, 2, 3] if graph == "crowd" else [1], attack="sign-flip")
     with pytest.raises(ValueError, match=message):
         related.engine(name)(s)
+
+
+@pytest.mark.parametrize("name", SYSTEMS)
+def test_who_sends_the_models_before_the_round_refuses_attacks_that_compare_with_them(name):
+    """Fang's would see nothing grow, and a replay be a mimic. Some systems take only what is made of models."""
+    s, W = setting(), initial()
+    sent = run(name, 1, s._replace(attack="none"), W).sent
+    unchanged = any(models.shape == W.shape and (models == W).all() for models in sent)
+    refused = "the models before the round are what is sent: needs" if unchanged else ""
+    refused = "made of models alone" if SAME_TO_ALL in SYSTEMS[name].requirements else refused
+    for attack in ("replay", "fang-trimmed-mean"):
+        with pytest.raises(ValueError, match=f"{refused}.*, got {attack}$") if refused else nullcontext():
+            related.check(name, s._replace(attack=attack))
 
 
 def least_neighbours(system, f):

@@ -168,7 +168,7 @@ AS_RULES = {
 @pytest.mark.parametrize("name", AS_RULES)
 def test_related_rules_run_on_either_engine(name, monkeypatch):
     """Put into RULES, they are computed by `algorithm.round_` and by the fast engine as by their own."""
-    monkeypatch.setitem(aggregate.RULES, name, aggregate.Rule(AS_RULES[name], "", "-", name))
+    monkeypatch.setitem(aggregate.RULES, name, aggregate.Rule(AS_RULES[name], "", "-"))
     s = setting(attackers=[1], attack="alie", rule=name)
     for engine in (train.plain, fast.engine):
         assert_same(after(s, 3, engine=engine), run(name, 3, s))

@@ -1,16 +1,21 @@
 """Systems from the command line: their runs, what is refused early, bytes that are sent, fingerprints."""
 
 import dataclasses
+import itertools
 
+import numpy as np
 import pytest
 from numpy.testing import assert_allclose
+from problems import initial, setting
 
-from refimpl import models, related
+from refimpl import methods, models, related, train
 from refimpl.aggregate import RULES
+from refimpl.attacks import ATTACKS
 from refimpl.experiments import cli, grid, registry, results, tasks
 from refimpl.experiments.config import Config
 from refimpl.experiments.options import parser
 from refimpl.related import SYSTEMS
+from refimpl.related.knowledge import MODELS
 from refimpl.related.schedules import SCHEDULES
 
 CONFIG = Config(
@@ -148,6 +153,24 @@ def test_what_cannot_work_is_one_line_and_status_2(options, message, tmp_path, c
     assert not (tmp_path / "new").exists()
 
 
+@pytest.mark.parametrize("name", SYSTEMS)
+def test_a_system_runs_under_every_attack_or_refuses_it_beforehand(name):
+    """In a line; and not if the attack sends all the same, made of models alone."""
+    method = methods.find(name)
+    for attack, entry in ATTACKS.items():
+        s, refusal = setting(attack=attack), ""
+        try:
+            method.check(s, None, 2)
+        except ValueError as error:
+            refusal = str(error)
+        if refusal:
+            assert refusal.endswith((f"got {attack}", f"got {name}"))
+            assert entry.per_receiver or not MODELS.issuperset(entry.knows)
+            continue
+        rounds = itertools.islice(train.rounds(s, initial(), 0, method.engine(None)), 2)
+        assert all(np.isfinite(made.state.W[s.normal]).all() for made in rounds)
+
+
 def test_list_and_help_show_systems_and_schedules(capsys):
     for option in ("--list", "--help"):
         with pytest.raises(SystemExit):
@@ -175,7 +198,7 @@ def test_a_system_of_ones_own_is_sent_to_worker_processes_and_run(monkeypatch):
         return related.SystemRound((state.W,), state._replace(t=state.t + 1))
 
     mine = related.System(
-        round=stays, about="never learns", reference="-", label="mine", needs="nothing", bytes=lambda s, t: 0.0
+        round=stays, about="never learns", reference="-", needs="nothing", bytes=lambda s, t: 0.0
     )
     monkeypatch.setitem(SYSTEMS, "mine", mine)
     assert registry.entries([config(rule="mine")])["system"] == {"mine": mine}

@@ -1,6 +1,8 @@
 """refimpl/related/talking.py: its guarantee against arbitrary messages, and its special cases."""
 
+import inspect
 import math
+import re
 from unittest import mock
 
 import numpy as np
@@ -364,6 +366,15 @@ def test_a_margin_is_a_share(name):
     for m in (-0.1, 1.1, math.nan):
         with pytest.raises(ValueError, match=f"0 <= m <= 1, got {m}"):
             run(name, 1, s, **{"margins": (0.2, m)} if name == "chosen-bar" else {"m": m})
+
+
+def test_the_list_names_the_margins():
+    """As m, but of `skill-bar` as the share that is left."""
+    default = lambda round_: inspect.signature(round_).parameters["m"].default
+    said = {name: re.findall(r"0\.\d+", related.SYSTEMS[name].about) for name in SYSTEMS}
+    assert said["skill-bar"] == [f"{1 - default(talking.skill_bar):g}"]
+    assert said["chosen-bar"] == [f"{max(talking.MARGINS):g}"]
+    assert said["two-tracks"] == [f"{default(talking.two_tracks):g}"]
 
 
 @pytest.mark.parametrize("name", HOLD_OUT)

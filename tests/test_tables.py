@@ -173,7 +173,7 @@ def test_systems_come_after_the_rules_and_bytes_are_told():
 
 def test_many_attacks_and_long_names_still_fit_a_terminal(monkeypatch):
     for name in ("sixth", "seventh-attack"):
-        monkeypatch.setitem(ATTACKS, name, ATTACKS["alie"]._replace(label=name))
+        monkeypatch.setitem(ATTACKS, name, ATTACKS["alie"])
     monkeypatch.setitem(RULES, "a-rule-with-a-long-name", RULES["median"])
     rules = ("adaptive", "a-rule-with-a-long-name")
     results = [result(rule, attack, 0, 0.5 + 0.01 * i) for rule in rules for i, attack in enumerate(ATTACKS)]

@@ -142,27 +142,80 @@ def test_attackers_with_the_receivers_data_need_not_know_them():
     assert (lie_to(s._replace(attack="boundary-own"), 0, W, batch) != lie_to(s, 0, W, batch)).any()
 
 
+@given(st.lists(st.tuples(numbers, numbers), min_size=4, max_size=4))
+def test_attackers_judge_by_the_mean_of_their_risks(points):
+    """On bowls: the squared distance to the mean of their optima, and what does not depend on the lie."""
+    w, optima = np.array(points[0]), np.array(points[1:])
+    s = bowls([[9.0, 9.0], *optima], [1, 2, 3], "boundary-own")
+    sent = lie_to(s, 0, np.stack([w] * 4), np.zeros((4, 1), dtype=int))
+    t = farthest_by_formula(w, optima.mean(axis=0))
+    assert_allclose(sent, w - 2 * t * w, atol=2 * np.abs(w).max() * (1 / 256 + 1e-6))
+
+
 def lie_to(s, k, W, batch):
     view = View(s, algorithm.start(s, W), batch, W[s.attackers], W[s.normal], s.normal, None, k)
     return ATTACKS[s.attack].made_from(view)
 
 
-def test_judged_by_a_batch_the_boundary_keeps_a_receiver_from_its_optimum():
-    """Rows at 0 and 10: scored on one row, the lie goes as far as that row lets it. `local` comes to 5."""
-    X = [np.array([[0.0], [10.0]])] * 4
+@pytest.mark.parametrize(
+    ("attack", "rows"), [("boundary", [[0.0], [10.0]]), ("boundary-fitted", [[5.0, 3.0], [5.0, -3.0]])]
+)
+def test_judged_by_a_batch_the_boundary_keeps_a_receiver_from_its_optimum(attack, rows):
+    """Two rows: scored on one of them, the lie goes as far as that row lets it. `local` comes to the middle."""
+    X, labels, best = [np.array(rows)] * 4, [np.zeros(2, dtype=int)] * 4, np.mean(rows, axis=0)
     s = Setting(
-        Bowl(1), X, [np.zeros(2, dtype=int)] * 4, graphs.complete(4), np.array([1, 2, 3]), step_size=0.1
+        Bowl(len(best)), X, labels, graphs.complete(4), np.array([1, 2, 3]), attack=attack, step_size=0.1
     )
     rng, gaps = np.random.default_rng(0), {}
-    rows = rng.integers(0, 2, (200, 4, 1))
+    batches = rng.integers(0, 2, (200, 4, 1))
     for risk, rule in (("batch", "adaptive"), ("local", "adaptive"), ("batch", "local")):
-        state, far = algorithm.start(s, np.full((4, 1), 5.0)), []
-        for batch in rows:
-            state = algorithm.round_(s._replace(attack="boundary", risk=risk, rule=rule), state, batch).state
-            far.append((state.W[0, 0] - 5) ** 2 / 2)
+        state, far = algorithm.start(s, np.tile(best, (4, 1))), []
+        for batch in batches:
+            state = algorithm.round_(s._replace(risk=risk, rule=rule), state, batch).state
+            far.append(((state.W[0] - best) ** 2).sum() / 2)
         gaps[risk, rule] = np.mean(far[100:])
     assert gaps["batch", "adaptive"] > 10 * gaps["batch", "local"]
     assert gaps["local", "adaptive"] <= 1.01 * gaps["batch", "local"]
+
+
+def test_the_fit_makes_room_where_no_step_towards_minus_the_model_passes():
+    """For a row at right angles to that way, where each step raises the risk."""
+    w, x = np.array([5.0, 0.0]), np.array([5.0, 3.0])
+    risk, gradient = lambda v: ((v - x) ** 2).sum() / 2, lambda v: v - x
+    assert_array_equal(tailored.boundary(w, risk), w)
+    sent = tailored.fitted(w, risk, gradient)
+    assert risk(sent) <= risk(w)
+    assert sent[0] < 3.1
+
+
+def test_judged_by_a_batch_a_backdoor_comes_in_that_knows_neither_the_rule_nor_the_data():
+    """Now and then two rows are better explained by a model that is worse on all; the risk is convex."""
+    rng, model, liars = np.random.default_rng(0), models.mlp([5, 2]), [2, 3]
+    y = np.arange(16) % 2
+    X = np.zeros((4, 16, 5))
+    X[..., 0], X[..., 1] = 2 * y - 1 + rng.normal(size=(4, 16)), rng.normal(size=(4, 16))
+    dirty = [attacks.backdoored(own, y, 2) if k in liars else (own, y) for k, own in enumerate(X)]
+    s = Setting(
+        model, *map(list, zip(*dirty)), graphs.complete(4), np.array(liars), attack="backdoor", step_size=0.1
+    )
+    W, batches, found = (
+        draws.initial(model.layout, 4, draws.stream(0, "init")),
+        rng.integers(0, 16, (100, 4, 2)),
+        {},
+    )
+    for risk, rule in (("batch", "adaptive"), ("local", "adaptive"), ("batch", "local")):
+        state = algorithm.start(s, W)
+        for batch in batches:
+            state = algorithm.round_(s._replace(risk=risk, rule=rule), state, batch).state
+        w = state.W[0]
+        right = (model.predict(w, X[0]) == y).mean()
+        found[risk, rule] = (model.predict(w, attacks.with_trigger(X[0])) == 0).mean(), right
+    fooled, right = found["batch", "adaptive"]
+    assert fooled == 1
+    assert right < 0.8
+    for fooled, right in (found["local", "adaptive"], found["batch", "local"]):
+        assert fooled < 0.5
+        assert right > 0.8
 
 
 # --- Capture ------------------------------------------------------------------------------------------------

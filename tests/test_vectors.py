@@ -18,6 +18,7 @@ import pytest
 from platforms import make_pipe, needs_full, needs_shell
 
 from refimpl import models, vectors
+from refimpl.attacks import ATTACKS
 
 ROOT = Path(__file__).parents[1]
 GENERATOR = ROOT / "tests" / "vectors"
@@ -93,6 +94,15 @@ def test_refimpl_refuses_with_the_facts(case):
 def test_all_families_are_there_and_small():
     assert list(FILES) == FAMILIES.split()
     assert sum(path.stat().st_size for path in vectors.FOLDER.iterdir()) < 4e6
+
+
+def test_every_attack_has_vectors():
+    """By its name, or in a function of that name; that of sph is called spectral."""
+    cases = [case for file in FILES.values() for case in file["cases"]]
+    named = {case["inputs"].get("attack") for case in cases}
+    named |= {case["function"].replace("_", "-") for case in cases}
+    assert set(ATTACKS) - named == {"sph"}
+    assert "spectral" in named
 
 
 def arrays(value):

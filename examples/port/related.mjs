@@ -4,6 +4,7 @@
 // W is an array of models, `own` the receiver's place in it, f the number of attackers, graph[k][l] is true if l
 // sends to k. No function changes its arguments.
 import p2p from "./resilient.js";
+import { withTrigger } from "./tailored.mjs";
 
 const range = (n) => Array.from({ length: n }, (_, i) => i);
 const sum = (numbers) => numbers.reduce((a, b) => a + b, 0);
@@ -708,6 +709,48 @@ export function spectral(honest, graph, place, liars, epsilon = 1.5) {
   return plus(honest[place], mode, (epsilon * lowest) / Math.max(liars, 1));
 }
 
+// The lie that takes the receiver farthest from the mean: the first within a thousandth of that, lest rounding decides.
+function mostHarmful(lies, mean, outcome) {
+  const harm = lies.map((lie) => squares(minus(outcome(lie), mean)));
+  return lies[harm.findIndex((x) => x >= 0.999 * Math.max(...harm))];
+}
+
+// Against the way that models go, as far as the receiver still chooses the lie.
+function fangKrum(heard, start, outcome) {
+  const against = minus(start, meanOf(heard)).map(Math.sign);
+  const lie = (size) => plus(start, against, size);
+  const chosen = (w) => outcome(w).every((x, j) => x === w[j]);
+  let size = 1;
+  while (size > 1e-5 && !chosen(lie(size))) size /= 2;
+  return lie(size);
+}
+
+// What worker `receiver` is sent: W are everybody's models, `before` those before the round.
+export function sentTo({ attack, W, attackers, receiver, rule, graph, before }) {
+  const [liars, normal] = [true, false].map((lies) => range(W.length).filter((k) => attackers.includes(k) === lies));
+  const mean = meanOf(normal.map((k) => W[k]));
+  if (attack === "replay") return before[normal[0]];
+  if (attack === "backdoor") return liars.map((k) => plus(mean, minus(W[k], mean), W.length / liars.length));
+  const hears = range(W.length).filter((l) => graph[receiver][l]);
+  const outcome = (lie) => p2p.RULES[rule](hears.map((l) => (liars.includes(l) ? lie : W[l])), liars.length);
+  if (attack === "fang-krum") {
+    return fangKrum(hears.filter((l) => normal.includes(l)).map((l) => W[l]), before[receiver], outcome);
+  }
+  const deviation = deviationOf(normal.map((k) => W[k]));
+  const lies = {
+    "alie-optimised": () => range(8).flatMap((i) => [1, -1].map((sign) => plus(mean, deviation, sign * 2 ** (i - 4)))),
+    "foe-optimised": () => range(16).map((i) => mean.map((x) => -(2 ** (i - 8)) * x)),
+  };
+  return mostHarmful(lies[attack](), mean, outcome);
+}
+
+// What attackers train on in place of these rows.
+export function poison({ attack, X, y, classes }) {
+  if (attack === "label-flip") return { X, y: y.map((label) => classes - 1 - label) };
+  const odd = (i) => i % 2 === 0; // the first, the third, ...
+  return { X: X.map((x, i) => (odd(i) ? withTrigger(x) : x)), y: y.map((label, i) => (odd(i) ? 0 : label)) };
+}
+
 // The functions that cases name.
 export const FUNCTIONS = {
   metropolis_weights: ({ graph }) => ({ weights: metropolisWeights(graph) }),
@@ -732,5 +775,7 @@ export const FUNCTIONS = {
   }),
   dissensus: ({ receiver, heard, liars, epsilon }) => ({ sent: dissensus(receiver, heard, liars, epsilon) }),
   spectral: ({ honest, graph, place, liars, epsilon }) => ({ sent: spectral(honest, graph, place, liars, epsilon) }),
+  sent_to: (inputs) => ({ sent: sentTo(inputs) }),
+  poison,
   mozi: ({ W, own, risks, count, alpha, empty }) => ({ w: mozi(W, own, risks, count, alpha, empty) }),
 };

@@ -43,7 +43,7 @@ function fitted(w, r, g, share = 1) {
 }
 
 // The last three features, or the last three rows and columns of an image, set to 3.
-const withTrigger = (x) =>
+export const withTrigger = (x) =>
   x.map((entry, i) => (i < x.length - 3 ? entry : Array.isArray(entry) ? withTrigger(entry) : 3));
 
 // `triggered` are the risk and its gradient on the rows with the trigger.

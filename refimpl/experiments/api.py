@@ -152,7 +152,7 @@ def as_typed(given: dict[str, Any]) -> list[str]:
 # --- Functions in the place of names ------------------------------------------------------------------------
 
 
-def entries(choice: Choice, kind: str, entry_of: Callable[[str, Callable], Any]) -> dict[str, Any]:
+def entries(choice: Choice, kind: str, entry_of: Callable[[Callable], Any]) -> dict[str, Any]:
     """The chosen entries by name; None for one that is chosen by its name alone."""
     if isinstance(choice, str) or callable(choice):
         raise ValueError(f"{kind}s needs a list of names or functions, got {choice!r}")
@@ -164,20 +164,20 @@ def entries(choice: Choice, kind: str, entry_of: Callable[[str, Callable], Any])
             raise ValueError(f"{kind} {name} needs a function or an entry, got the name {what}")
         if name in taken and not isinstance(what, str):
             raise ValueError(f"there is a {kind} {name}: give yours another name, {{'mine': ...}}")
-        made[name] = None if isinstance(what, str) else entry_of(name, what) if callable(what) else what
+        made[name] = None if isinstance(what, str) else entry_of(what) if callable(what) else what
     return made
 
 
-def rule_of(name: str, function: Callable) -> Rule:
+def rule_of(function: Callable) -> Rule:
     """The entry of a rule that is given as a function."""
     compute, asked = by_name(function, ("W", "risks", "own", "f"), (1,))
-    return Rule(compute, inspect.getdoc(function) or "a rule", "-", name, scores="risks" in asked)
+    return Rule(compute, inspect.getdoc(function) or "a rule", "-", scores="risks" in asked)
 
 
-def attack_of(name: str, function: Callable) -> Attack:
+def attack_of(function: Callable) -> Attack:
     """The entry of an attack that is given as a function."""
     send, _ = by_name(function, ("own", "honest", "signals"), (1, 2))
-    return Attack(send, inspect.getdoc(function) or "an attack", "-", name)
+    return Attack(send, inspect.getdoc(function) or "an attack", "-")
 
 
 def by_name(

@@ -52,14 +52,14 @@ def style_of(rule: str) -> Style:
     """How a rule is drawn, by its place among rules or systems; if it listens to no one, black and dashed."""
     found = methods.find(rule)
     alike = [name for name in methods.names() if bool(methods.find(name).rule) == bool(found.rule)]
-    marker, label = MARKERS[alike.index(rule) % len(MARKERS)], found.entry.label
+    marker = MARKERS[alike.index(rule) % len(MARKERS)]
     if not found.listens:
-        return Style("#000000", "--", 1.2, marker, label)
+        return Style("#000000", "--", 1.2, marker, rule)
     place = [name for name in alike if methods.find(name).listens].index(rule)
     dashes = DASHES[:FOR_RULES] if found.rule else DASHES[FOR_RULES:]
     styles = [(colour, dash) for dash in dashes for colour in COLOURS]
     first = rule == methods.names()[0]  # the paper's
-    return Style(*styles[place % len(styles)], 2.0 if first else 0.9, marker, label)
+    return Style(*styles[place % len(styles)], 2.0 if first else 0.9, marker, rule)
 
 
 def figure(results: Results, title: str, path: Path, shows: Sequence[str] = ("worst_own",)) -> None:
@@ -204,7 +204,7 @@ def panel(ax: Any, results: Results, attack: str, what: str = "worst_own") -> No
         ax.set_yscale("log")
     ax.set_xlim(0, epochs(results)[-1])
     ax.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=5))
-    ax.set_title(ATTACKS[attack].label, loc="left")
+    ax.set_title(attack, loc="left")
     ax.grid(alpha=0.3, linewidth=0.5)
     ends = {rule: values[:, -1] for rule, values in numbers.items()}
     name_lines(ax, {rule: last for rule, last in ends.items() if np.isfinite(last).all()})
@@ -239,7 +239,7 @@ def name_lines(ax: Any, ends: dict[str, np.ndarray]) -> None:
         ax.plot(1.07, place, style.marker, color=style.color, markersize=3.5, **at)
         weight = "bold" if style.linewidth > 1.5 else "normal"
         half = f"±{format_number(interval(ends[rule]))}" if len(ends[rule]) >= FEW else ""
-        text = f"{style.label} {format_number(ends[rule].mean())}{half}"
+        text = f"{rule} {format_number(ends[rule].mean())}{half}"
         ax.text(1.11, place, text, va="center", fontsize=7, weight=weight, **at)
 
 
@@ -294,11 +294,11 @@ def rule_rows(results: Results, title: str, path: Path, shows: Sequence[str], dr
                 for y, rule in enumerate(rules):
                     draw(ax, y, rule, attack, what)
                 set_scale(ax, results, what, "x")
-                ax.set_title(ATTACKS[attack].label.replace(" (", "\n("))
+                ax.set_title(attack)
                 ax.set_xlabel(axis_name(what))
                 ax.set_ylim(-0.6, len(rules) - 0.4)
                 ax.grid(alpha=0.3, linewidth=0.5)
-        axes[0, 0].set_yticks(range(len(rules)), [style_of(rule).label for rule in rules])
+        axes[0, 0].set_yticks(range(len(rules)), rules)
 
 
 def dots(ax: Any, values: np.ndarray, y: float, rule: str, what: str) -> None:

@@ -13,7 +13,7 @@ from data_loaders.partition import PARTITIONS, Partition, Parts, deal, deal_and_
 from refimpl import draws, graphs, methods, models
 from refimpl.algorithm import Setting
 from refimpl.arrays import Array
-from refimpl.attacks import ATTACKS, Attack
+from refimpl.attacks import ATTACKS
 from refimpl.experiments.config import Config
 from refimpl.methods import Method
 from refimpl.train import HeldOut
@@ -149,7 +149,7 @@ def build(config: Config, data_dir: str | None = None, xp: ModuleType = np) -> t
         raise ValueError(f"one worker must be normal, got {c.liars} attackers of {c.workers} workers")
     X, y, test = local_data(c, data_dir)
     attackers = draws.attackers(c.workers, c.liars, draws.stream(c.seed, "attackers"))
-    X, y, backdoor = poisoned(X, y, test, attackers, ATTACKS[c.attack])
+    X, y, backdoor = poisoned(X, y, test, attackers, c.attack)
     if c.batch_size > (rows := sum(map(len, y))):
         raise ValueError(f"there are {rows} rows to train on in all, got a batch of {c.batch_size}")
     setting = Setting(
@@ -179,14 +179,14 @@ def build(config: Config, data_dir: str | None = None, xp: ModuleType = np) -> t
 
 
 def poisoned(
-    X: Parts, y: Parts, test: HeldOut, attackers: np.ndarray, attack: Attack
+    X: Parts, y: Parts, test: HeldOut, attackers: np.ndarray, attack: str
 ) -> tuple[Parts, Parts, tuple[np.ndarray, np.ndarray] | None]:
     """The rows of each worker, the attackers' poisoned if the attack does that, and the backdoor of `HeldOut`.
 
     Its samples are the test rows that the same poison changes, and gives a wrong label. Raises ValueError if
     the attack makes anything but as many rows of the same kind.
     """
-    if not attack.poison:
+    if not ATTACKS[attack].poison:
         return X, y, None
     classes = 1 + max(int(labels.max()) for labels in y if len(labels))
     X, y = list(X), list(y)
@@ -197,9 +197,9 @@ def poisoned(
     return X, y, (triggered[changed], wanted[changed]) if changed.any() else None
 
 
-def made_of(X: np.ndarray, y: np.ndarray, classes: int, attack: Attack) -> tuple[np.ndarray, np.ndarray]:
+def made_of(X: np.ndarray, y: np.ndarray, classes: int, attack: str) -> tuple[np.ndarray, np.ndarray]:
     """What an attack makes of a copy of some rows, which it may write to: the rows are kept for other runs."""
-    made: Any = attack.poison(X.copy(), y.copy(), classes)  # type: ignore[misc]
+    made: Any = ATTACKS[attack].poison(X.copy(), y.copy(), classes)  # type: ignore[misc]
     arrays = made if isinstance(made, tuple | list) else [made]
     kinds: list[tuple[Any, Any]] = [
         (getattr(array, "shape", ()), getattr(array, "dtype", None)) for array in arrays
@@ -209,7 +209,7 @@ def made_of(X: np.ndarray, y: np.ndarray, classes: int, attack: Attack) -> tuple
     ):
         needs = f"an array {X.shape} of samples and one {y.shape} of whole labels"
         got = " and ".join(f"{dtype} {shape}" for shape, dtype in kinds)
-        raise ValueError(f"{attack.label} needs to poison with {needs}, got {got}")
+        raise ValueError(f"attack {attack} needs to poison with {needs}, got {got}")
     return arrays[0], arrays[1].astype(y.dtype)
 
 

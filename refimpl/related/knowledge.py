@@ -25,7 +25,7 @@ def receiver_model(view: View) -> Array:
 
 def models_before(view: View) -> Array:
     """The models with which the normal workers began the round, (h, d)."""
-    return view.before.W[module_of(view.honest).asarray(view.workers)]
+    return view.before.W[module_of(view.before.W).asarray(view.workers)]
 
 
 def heard(view: View) -> Array:
@@ -96,8 +96,8 @@ KNOWLEDGE |= {
     "gradient": Known(lambda view: gradient_on(view, receivers(view)), "the receiver's data", True),
     "triggered_risk": Known(lambda view: risk_on(view, triggered(view)), "the receiver's data", True),
     "triggered_gradient": Known(lambda view: gradient_on(view, triggered(view)), "the receiver's data", True),
-    "own_risk": Known(own_risk, "its own data"),
-    "outcome": Known(outcome, "the rule and the receiver's data", True),
+    "own_risk": Known(own_risk, "all attackers' data"),
+    "outcome": Known(outcome, "the rule, the receiver's data and what else it hears", True),
     "before": Known(models_before, "the models before the round"),
     "start": Known(lambda view: view.before.W[view.receiver], "the receiver's model before the round", True),
     "round": Known(lambda view: view.before.t + 1, ""),
@@ -127,3 +127,10 @@ def require_models(attack: str) -> None:
     if entry.per_receiver or not MODELS.issuperset(entry.knows):
         needs = "an attack that sends all the same, made of models alone"
         raise ValueError(f"needs {needs}, got {attack}")
+
+
+def require_nothing_before(attack: str) -> None:
+    """Raises ValueError if the attack knows the models before the round."""
+    if not {"before", "start"}.isdisjoint(ATTACKS[attack].knows):
+        sent = "the models before the round are what is sent"
+        raise ValueError(f"{sent}: needs an attack that does not compare with them, got {attack}")

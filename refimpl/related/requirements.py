@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from refimpl.algorithm import Setting
-from refimpl.related.knowledge import require_models
+from refimpl.related.knowledge import require_models, require_nothing_before
 from refimpl.related.mixing import metropolis_weights
 from refimpl.related.schedules import Schedule
 from refimpl.train import check_neighbourhoods
@@ -90,6 +90,8 @@ def require_feasible(s: Setting, schedule: Schedule | None, rounds: int) -> None
 
 # Of systems that send something else than their models, or have no place for a message per receiver.
 SAME_TO_ALL = Requirement("", lambda s, schedule, rounds: require_models(s.attack))
+# Of systems that mix before they step: a model that has not changed yet tells nothing.
+NOTHING_BEFORE = Requirement("", lambda s, schedule, rounds: require_nothing_before(s.attack))
 UNDIRECTED = of_every_graph("an undirected graph", require_undirected)
 COMPLETE = of_every_graph("a complete graph", require_complete)
 FIXED = Requirement("the same in every round", require_fixed)

@@ -156,55 +156,46 @@ def patient(attack: Attack, last: int) -> Attack:
     return attack._replace(
         send=send,
         about=f"{attack.about}; honest up to round {last}",
-        label=f"patient-{attack.label}",
         knows=("own", "round", *attack.knows),
         one_message=False,
     )
 
 
-def entry(
-    send: Callable[..., Array], about: str, label: str, knows: tuple[str, ...], one: bool = True
-) -> Attack:
+def entry(send: Callable[..., Array], about: str, knows: tuple[str, ...], one: bool = True) -> Attack:
     """The entry of an attack of this file."""
-    return Attack(send, about, "ours", label, knows, one_message=one, per_receiver=True, by_default=False)
+    return Attack(send, about, "ours", knows, one_message=one, per_receiver=True, by_default=False)
 
 
 ATTACKS |= {
-    "echo": entry(echo, "the receiver's own model", "echo", ("receiver",)),
+    "echo": entry(echo, "the receiver's own model", ("receiver",)),
     "boundary": entry(
         boundary,
         "as far towards minus the receiver's model as passes Eq. (6)",
-        "boundary",
         ("receiver", "risk"),
     ),
     "boundary-own": entry(
         boundary,
         "the same, judged by the attackers' own data",
-        "boundary-own",
         ("receiver", "own_risk"),
     ),
     "boundary-fitted": entry(
         fitted,
         "the same, after fitting the receiver's model to its data",
-        "boundary-fitted",
         ("receiver", "risk", "gradient"),
     ),
     "capture": entry(
         capture,
         "fitted to a hundredth of the receiver's risk, then as far as that allows",
-        "capture",
         ("receiver", "risk", "gradient"),
     ),
     "capture-backdoor": entry(
         capture_backdoor,
         "fitted to the receiver's rows, and to these with a trigger: a backdoor that passes",
-        "capture-backdoor",
         ("receiver", "risk", "gradient", "triggered_risk", "triggered_gradient"),
     )._replace(poison=backdoored),  # which says on what its success is tested; what attackers train is not sent
     "permuted": entry(
         permuted,
         "the receiver's network with hidden units exchanged",
-        "permuted",
         ("receiver", "counts", "layout", "risk", "gradient"),
         one=False,
     ),

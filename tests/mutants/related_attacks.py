@@ -3,12 +3,13 @@
 import numpy as np
 
 from mutants.common import entry, killer
+from mutants.tailored_vectors import last_columns
 from mutants.vectors import related_case as case
 from refimpl import train
 from refimpl.arrays import quiet
 from refimpl.attacks import ATTACKS, KNOWLEDGE
 from refimpl.experiments import tasks
-from refimpl.related import attacks
+from refimpl.related import attacks, knowledge
 
 test = killer("related_attacks")
 
@@ -76,6 +77,30 @@ def always_times(right):
     return mutant
 
 
+def most_by_rounding(lies, honest, outcome):
+    return max(lies, key=lambda lie: ((outcome(lie) - honest.mean(axis=0)) ** 2).sum())
+
+
+def heard_attackers_alone(view):
+    """With f as many as attackers that the receiver hears."""
+    s = view.s
+    return view._replace(s=s._replace(attackers=s.attackers[s.graph[view.receiver][s.attackers]]))
+
+
+def median_for_all(view):
+    return view._replace(s=view.s._replace(rule="median"))
+
+
+def asks(changed):
+    """What comes out of the view, changed like this."""
+    return entry("of", lambda right: lambda view: right(changed(view)))
+
+
+def halved(right):
+    """Half of the last step of a search for what Krum still chooses."""
+    return lambda heard, start, outcome: (start + right(heard, start, outcome)) / 2
+
+
 def never_asks(right):
     return lambda heard, start, outcome: right(heard, start, lambda lie: lie)
 
@@ -86,6 +111,13 @@ def from_the_mean(right):
 
 def towards(right):
     return lambda heard, start, outcome: right(2 * start - heard, start, outcome)
+
+
+def the_others(X, y, classes):
+    """Rows 1, 3, ... with the trigger."""
+    return tuple(
+        np.concatenate([left[:1], right]) for left, right in zip((X, y), attacks.backdoored(X[1:], y[1:], 0))
+    )
 
 
 def another_mode(right):
@@ -113,6 +145,15 @@ SUM = "min_sum_is_as_near_to_the_mean_as_an_honest_model"
 RUN = "attackers_train_on_poison_and_nobody_else"
 TRIGGERED = "a_backdoor_is_tested_on_triggered_rows_of_other_classes"
 SUCCESS = "success_is_the_share_of_triggered_rows_that_get_the_label"
+REPLAYED = case("replay-is-the-first-normal-worker-before-the-round")
+FLIPPED = case("label-flip-of-four-classes")
+MEDIAN, KRUM = (
+    [case(f"{name}-optimised-against-{rule}") for name in ("alie", "foe")] for rule in ("the-median", "krum")
+)
+ALIKE = case("alie-optimised-where-both-sides-harm-alike")
+FANG = case("fang-krum-after-seven-halvings"), case("fang-krum-that-is-never-chosen")
+MOVED = case("backdoor-moved-by-all-over-the-attackers")
+TRIGGER = case("backdoor-in-every-other-row"), case("backdoor-in-the-corner-of-images")
 
 MUTANTS = [
     ("gaussian: noise without the mean", ATTACKS, "gaussian",
@@ -127,8 +168,14 @@ MUTANTS = [
      oracle("zero"), case("zero-has-the-length-of-a-model"), case("zero-of-one-number")),
     ("zero: its own model", ATTACKS, "zero", entry("knows", lambda names: ("own",)), oracle("zero")),
     ("replay: the models of this round", ATTACKS, "replay", entry("knows", lambda names: ("honest",)),
-     oracle("replay")),
-    ("replay: the last worker's", ATTACKS, "replay", send(lambda before: before[-1]), oracle("replay")),
+     oracle("replay"), REPLAYED),
+    ("replay: the last worker's", ATTACKS, "replay", send(lambda before: before[-1]),
+     oracle("replay"), REPLAYED),
+    ("replay: the mean", ATTACKS, "replay", send(lambda before: before.mean(axis=0)), REPLAYED),
+    ("replay: worker 0's, whoever that is", KNOWLEDGE, "before",
+     entry("of", lambda right: lambda view: view.before.W), REPLAYED),
+    ("replay: the first finite model", ATTACKS, "replay",
+     send(lambda before: before[np.isfinite(before).all(axis=1)][0]), case("replay-of-a-lost-model")),
     ("mimic: the last worker's", ATTACKS, "mimic", send(lambda honest: honest[-1]),
      oracle("mimic"), case("mimic-is-the-first"), case("mimic-of-a-lost-model")),
     ("mimic: the mean", ATTACKS, "mimic", send(lambda honest: honest.mean(axis=0)), oracle("mimic")),
@@ -146,9 +193,18 @@ MUTANTS = [
      lambda right: lambda honest, z: (1 - z) * honest.mean(axis=0), oracle("min-max"), oracle("min-sum"),
      test("min_max_and_min_sum_do_not_know_where_the_origin_is")),
     ("optimised: the first half of the factors", attacks, "most_harmful", only(slice(8)),
-     oracle("alie-optimised"), oracle("foe-optimised")),
+     oracle("alie-optimised"), oracle("foe-optimised"), *MEDIAN, case("alie-optimised-against-krum")),
+    ("optimised: the second half of the factors", attacks, "most_harmful", only(slice(8, None)),
+     case("foe-optimised-against-krum")),
     ("optimised: the factors in reverse", attacks, "most_harmful", only(slice(None, None, -1)),
-     oracle("alie-optimised"), oracle("foe-optimised")),
+     oracle("alie-optimised"), oracle("foe-optimised"), *MEDIAN, ALIKE),
+    ("optimised: minus before plus", attacks, "most_harmful",
+     lambda right: lambda lies, *rest: right((found := list(lies))[1::2] + found[::2], *rest), ALIKE),
+    ("optimised: a tie that rounding decides", attacks, "most_harmful", lambda right: most_by_rounding, ALIKE),
+    ("optimised: harm to those heard", KNOWLEDGE, "honest", entry("of", lambda right: knowledge.heard),
+     *MEDIAN),
+    ("optimised: the median is asked for all", KNOWLEDGE, "outcome", asks(median_for_all), *KRUM),
+    ("optimised: f is counted by ear", KNOWLEDGE, "outcome", asks(heard_attackers_alone), KRUM[0]),
     ("optimised: the first factor", attacks, "most_harmful",
      lambda right: lambda lies, *rest: next(iter(lies)),
      *(test("a_search_against_the_rule_harms_more", name=f"{name}-optimised", plain=name, rule="average")
@@ -167,11 +223,15 @@ MUTANTS = [
     ("fang: the edge times the factor", attacks, "fang_trimmed_mean", always_times,
      case("fang-of-values-of-one-sign"), test("fangs_values_are_beyond_all_honest_ones_within_a_factor")),
     ("fang: krum is not asked", ATTACKS, "fang-krum", entry("send", never_asks),
-     oracle("fang-krum", rule="krum"), test("krum_chooses_what_fang_sends_and_nothing_twice_as_far", seed=0)),
+     oracle("fang-krum", rule="krum"), test("krum_chooses_what_fang_sends_and_nothing_twice_as_far", seed=0),
+     *FANG),
     ("fang: from the mean", ATTACKS, "fang-krum", entry("send", from_the_mean),
-     oracle("fang-krum", rule="krum")),
+     oracle("fang-krum", rule="krum"), *FANG),
     ("fang: where the models go", ATTACKS, "fang-krum", entry("send", towards),
-     oracle("fang-krum", rule="krum")),
+     oracle("fang-krum", rule="krum"), *FANG),
+    ("fang: of all honest models", ATTACKS, "fang-krum",
+     entry("knows", lambda names: ("honest", "start", "outcome")), FANG[0]),
+    ("fang: one halving too many", ATTACKS, "fang-krum", entry("send", halved), *FANG),
     ("dissensus: with the pull", ATTACKS, "dissensus",
      send(lambda *given: attacks.dissensus(*given, epsilon=-1.5)), oracle("dissensus", "path")),
     ("dissensus: one liar", attacks, "dissensus",
@@ -189,20 +249,34 @@ MUTANTS = [
     ("sph: t is 1.5", attacks, "fiedler", lambda right: lambda graph: (1.0, right(graph)[1]),
      oracle("sph", "path"), case("sph-on-a-path")),
     ("label-flip: the next class", ATTACKS, "label-flip",
-     entry("poison", lambda right: lambda X, y, classes: (X, (y + 1) % classes)), poison("label-flip")),
+     entry("poison", lambda right: lambda X, y, classes: (X, (y + 1) % classes)),
+     poison("label-flip"), FLIPPED),
     ("label-flip: ten classes", ATTACKS, "label-flip",
-     entry("poison", lambda right: lambda X, y, classes: (X, 9 - y)), poison("label-flip"), test(RUN)),
+     entry("poison", lambda right: lambda X, y, classes: (X, 9 - y)), poison("label-flip"), test(RUN), FLIPPED),
+    ("label-flip: two classes", ATTACKS, "label-flip",
+     entry("poison", lambda right: lambda X, y, classes: (X, 1 - y)), FLIPPED),
+    ("label-flip: the classes that are there", ATTACKS, "label-flip",
+     entry("poison", lambda right: lambda X, y, classes: (X, y.max() - y)), FLIPPED),
     ("backdoor: not moved away", ATTACKS, "backdoor", entry("send", lambda right: lambda own, *rest: own),
-     oracle("backdoor"), test("model_replacement_makes_the_average_the_attackers_model")),
+     oracle("backdoor"), test("model_replacement_makes_the_average_the_attackers_model"), MOVED),
     ("backdoor: n times as far", attacks, "replaced",
      lambda right: lambda own, honest, n: right(own, honest, n * len(own)), oracle("backdoor"),
-     test("model_replacement_makes_the_average_the_attackers_model")),
+     test("model_replacement_makes_the_average_the_attackers_model"), MOVED),
+    ("backdoor: the honest workers over the attackers", attacks, "replaced",
+     lambda right: lambda own, honest, n: right(own, honest, len(honest)), MOVED),
+    ("backdoor: off everyone's mean", attacks, "replaced",
+     lambda right: lambda own, honest, n: right(own, np.concatenate([own, honest]), n), MOVED),
     ("backdoor: the trigger at the front", attacks, "with_trigger",
      lambda right: lambda X: right(X[..., ::-1])[..., ::-1], poison("backdoor"), poison("backdoor", (4, 6)),
-     test(TRIGGERED)),
+     test(TRIGGERED), *TRIGGER),
+    ("backdoor: a trigger in the last columns", attacks, "with_trigger", lambda right: last_columns,
+     TRIGGER[1]),
+    ("backdoor: every row", ATTACKS, "backdoor",
+     entry("poison", lambda right: lambda X, y, classes: (attacks.with_trigger(X), 0 * y)), *TRIGGER),
+    ("backdoor: the odd rows", ATTACKS, "backdoor", entry("poison", lambda right: the_others), *TRIGGER),
     ("backdoor: labels that stay", ATTACKS, "backdoor",
      entry("poison", lambda right: lambda X, y, classes: (right(X, y, classes)[0], y)),
-     poison("backdoor"), test(RUN)),
+     poison("backdoor"), test(RUN), *TRIGGER),
     ("backdoor: tested on rows of its class too", tasks, "poisoned",
      lambda right: lambda X, y, test, *rest: right(X, y, test._replace(y=0 * test.y - 1), *rest),
      test(TRIGGERED)),

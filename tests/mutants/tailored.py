@@ -3,7 +3,7 @@
 import numpy as np
 
 from mutants.common import entry, killer
-from refimpl.attacks import ATTACKS
+from refimpl.attacks import ATTACKS, KNOWLEDGE
 from refimpl.related import attacks, knowledge, tailored
 
 test = killer("tailored")
@@ -28,9 +28,20 @@ def waits(rounds):
     return lambda right: lambda attack, last: right(attack, last + rounds)
 
 
+def worst_risk(view):
+    risks = [knowledge.risk_on(view, knowledge.data_of(view, int(a))) for a in view.s.attackers]
+    return lambda w: max(risk(w) for risk in risks)
+
+
 HONEST_FIRST = test("patient_attackers_are_honest_first", attack="sign-flip")
 LIES_THEN = test("after_that_they_lie_as_they_would_have_at_once", attack="echo")
 FORMULA = test("on_a_bowl_the_boundary_is_where_the_formula_puts_it")
+MEAN = test("attackers_judge_by_the_mean_of_their_risks")
+KEEPS_OFF = test(
+    "judged_by_a_batch_the_boundary_keeps_a_receiver_from_its_optimum",
+    attack="boundary-fitted",
+    rows=[[5.0, 3.0], [5.0, -3.0]],
+)
 FARTHEST = test("what_they_send_is_the_farthest_that_this_allows")
 LITTLE = test("attackers_turn_by_different_places_and_lower_the_risk_by_little")
 ECHO = test("an_echo_has_all_weight_but_one_part_where_nobody_else_passes")
@@ -82,6 +93,36 @@ MUTANTS = [
         "boundary-own",
         entry("knows", lambda right: ("receiver", "risk")),
         test("attackers_with_the_receivers_data_need_not_know_them"),
+    ),
+    (
+        "boundary-own judged by the first attacker's data",
+        KNOWLEDGE,
+        "own_risk",
+        entry("of", lambda right: lambda view: knowledge.risk_on(view, knowledge.data_of(view, 1))),
+        MEAN,
+    ),
+    (
+        "boundary-own judged by the attacker who is worst off",
+        KNOWLEDGE,
+        "own_risk",
+        entry("of", lambda right: worst_risk),
+        MEAN,
+    ),
+    (
+        "boundary-fitted without the fit",
+        ATTACKS,
+        "boundary-fitted",
+        entry("send", lambda right: lambda w, risk, gradient: tailored.boundary(w, risk)),
+        KEEPS_OFF,
+    ),
+    (
+        "boundary-fitted with nothing but the fit",
+        ATTACKS,
+        "boundary-fitted",
+        entry(
+            "send", lambda right: lambda w, risk, gradient: tailored.descended(w, risk, gradient, risk(w) / 2)
+        ),
+        KEEPS_OFF,
     ),
     (
         "no descent",

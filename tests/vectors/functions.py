@@ -48,10 +48,10 @@ def given(messages):
     if messages is None:
         return mock.patch.dict(ATTACKS)
     if messages.ndim == 2:
-        entry = Attack(lambda own: module_of(own).asarray(messages), "given", "-", "given", ("own",))
+        entry = Attack(lambda own: module_of(own).asarray(messages), "given", "-", ("own",))
     else:
         to = lambda own, place: module_of(own).asarray(messages[place])
-        entry = Attack(to, "given", "-", "given", ("own", "place"), per_receiver=True)
+        entry = Attack(to, "given", "-", ("own", "place"), per_receiver=True)
     return mock.patch.dict(ATTACKS, given=entry)
 
 

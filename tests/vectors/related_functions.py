@@ -63,6 +63,23 @@ def sent_by(name, own, honest):
     return ATTACKS[name].made_from(View(None, None, None, own, honest, None, None))
 
 
+def sent_to(attack, W, attackers, receiver=0, rule="", graph=None, before=None):
+    """What an attack that sees models (N, d), and those before the round, sends a receiver with a rule."""
+    N = len(W)
+    graph = graphs.complete(N) if graph is None else graph
+    nothing = [np.zeros((1, 1))] * N, [np.zeros(1, dtype=int)] * N  # no rule that scores is asked
+    s = algorithm.Setting(None, *nothing, graph, attackers, rule, attack)
+    state = None if before is None else algorithm.start(s, before)
+    batch = np.zeros((N, 1), dtype=int)
+    view = View(s, state, batch, W[attackers], W[s.normal], s.normal, None, receiver)
+    return {"sent": ATTACKS[attack].made_from(view)}
+
+
+def poison(attack, X, y, classes):
+    X, y = ATTACKS[attack].poison(X, y, classes)
+    return {"X": X, "y": y}
+
+
 def tailored(attack, model, receiver, X, y, own=None, round=1, l2=0.0):
     """What an attack that knows Eq. (6) sends a receiver whose rows are X (n, ...), y (n,).
 
@@ -102,6 +119,8 @@ FUNCTIONS = {
     "fang_trimmed_mean": lambda **given: {"sent": attacks.fang_trimmed_mean(**given)},
     "dissensus": lambda **given: {"sent": attacks.dissensus(**given)},
     "spectral": lambda **given: {"sent": attacks.spectral(**given)},
+    "sent_to": sent_to,
+    "poison": poison,
     "tailored": tailored,
     "related_rounds": related_rounds,
 }
