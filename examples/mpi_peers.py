@@ -11,11 +11,14 @@ calls the functions of the specification. No rank holds W. The models that come 
 process with --plain, bit for bit. With fewer ranks than workers, each rank holds several of them.
 
 With --loss, --late and --crash the same goes wrong as in one process. Messages are dropped on arrival, or held
-back for a round. A worker that crashes is saved after its last round, and comes back from that file with
-nothing newer, while the others have gone on. The file is real, the death is not: the rank's process stays,
-keeps the worker's data, and sends the model in the file, which all drop but attackers that know all models. A
-process that really dies ends the run, as does a rank that has kept others waiting for too long, of which they
-say who it was: the same command goes on from the last checkpoint that all have.
+back for a round. A worker that crashes in this run lives in a process of its own, a child of its rank, which
+alone has its data, its model and its memory. After its last round it is saved, and the process is killed; the
+others go on without it. In the last round that it misses another process starts, reads its rows and its file,
+and listens, as something may come late. The rank stays, as MPI would not go on without it: for a dead worker it
+repeats the last message, which all drop but attackers that know all models.
+
+Any other process that dies ends the run, as does a rank that has kept others waiting for too long, of which
+they say who it was: the same command goes on from the last checkpoint that all have.
 
 What a real network would not have: all ranks start from one file. Each reads it, deals it like all the others,
 keeps the rows of its own workers and forgets the rest before the first round. In the end rank 0 collects a few
@@ -25,19 +28,23 @@ numbers from each, for the table.
 import contextlib
 import io
 import itertools
+import multiprocessing
 import os
 import sys
 import time
 import traceback
 from argparse import Namespace
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Iterator, Sequence
+from functools import partial
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from refimpl import draws, faults, peers, process, train
+from refimpl import faults, peers, process, train
 from refimpl.aggregate import RULES
 from refimpl.algorithm import Setting
 from refimpl.attacks import ATTACKS
@@ -156,9 +163,25 @@ def open_channels(
 # --- What a rank holds --------------------------------------------------------------------------------------
 
 
-class Own(NamedTuple):
-    """A rank's share of a run."""
+class Plan(NamedTuple):
+    """What all processes of a run know."""
 
+    config: Config
+    data_dir: str | None
+    hears: peers.Channels
+    folder: Path  # for checkpoints
+    every: int  # so many rounds from one checkpoint to the next
+    last: int  # round
+
+    def due(self, t: int) -> bool:
+        """Whether all workers are saved after round t."""
+        return t % self.every == 0 or t == self.last
+
+
+class Own(NamedTuple):
+    """A process's share of a run."""
+
+    workers: np.ndarray  # (m,), ascending
     setting: Setting  # of all workers, but the rows of the others are not there
     W: np.ndarray  # (m, d), their initial parameters
     tests: list[tuple[np.ndarray, np.ndarray]]  # their test splits
@@ -177,20 +200,21 @@ def own_share(whole: Run, workers: np.ndarray) -> Own:
     )
     own = setting._replace(X=X, y=y)
     tasks.forget()
-    return Own(own, W[workers], tests, train.sizes(setting), whole.faults)
+    return Own(workers, own, W[workers], tests, train.sizes(setting), whole.faults)
 
 
-Score = tuple[float, float]  # accuracy on its own test split, training loss
+Found = tuple[list[tuple[float, float]], int]
 
 
-def evaluate(own: Own, workers: np.ndarray, W: np.ndarray) -> list[Score]:
-    """The scores of our normal workers, as in `train.evaluate`."""
+def evaluate(own: Own, state: Ours) -> Found:
+    """Of our normal workers, accuracy on the own test split and training loss; how often too few arrived."""
     s = own.setting
-    return [
+    scores = [
         (float((s.model.predict(w, X) == y).mean()), float(s.model.risk(w, s.X[k], s.y[k])))
-        for k, w, (X, y) in zip(workers, W, own.tests, strict=True)
+        for k, w, (X, y) in zip(own.workers, state.W, own.tests, strict=True)
         if k not in s.attackers
     ]
+    return scores, int(state.too_few.sum())
 
 
 # --- Checkpoints --------------------------------------------------------------------------------------------
@@ -247,82 +271,155 @@ def load(folder: Path, workers: np.ndarray, t: int) -> tuple[Ours, peers.Mail]:
     return Ours(np.stack(w), np.stack(memory, axis=1), t, np.stack(too_few)), held
 
 
-def crashed(
-    found: Faults, folder: Path, workers: np.ndarray, state: Ours, held: peers.Mail, every: int
-) -> Ours:
-    """The state before a round: who stops in it is saved; who is down, or back, has what its last file has."""
-    W, memory, t, too_few = state
-    was_up, is_up = faults.up(found, t)[workers], faults.up(found, t + 1)[workers]
-    stops = was_up & ~is_up
-    save(folder, workers[stops], Ours(W[stops], memory[:, stops], t, too_few[stops]), held, every)
-    W, memory, too_few = W.copy(), memory.copy(), too_few.copy()
-    for i in np.flatnonzero(~(was_up & is_up)):
-        last = max(before for before in saved(folder, workers[i]) if before <= t)
-        (W[[i]], memory[:, [i]], _, too_few[[i]]), _ = load(folder, workers[[i]], last)
-    return Ours(W, memory, t, too_few)
+# --- Rounds -------------------------------------------------------------------------------------------------
+
+
+def rounds(plan: Plan, own: Own, t: int, exchanges: Sequence[peers.Exchange]) -> Iterator[Ours]:
+    """The state of our workers after round t, as it was saved, and after each that is left.
+
+    Before a worker crashes it is saved. The exchanges are for models and for lies.
+    """
+    s, (config, _, hears, folder, every, last) = own.setting, plan
+    resumed = t and len(own.workers)  # all workers of a rank may be in processes of their own
+    state, held = load(folder, own.workers, t) if resumed else (peers.start(s, own.W)._replace(t=t), {})
+    yield state
+    for drawn in itertools.islice(train.Draws(s, own.W, config.seed, own.sizes), t, last):
+        t, (models, lies), up = state.t + 1, exchanges, None
+        if own.faults:
+            if t in own.faults.down[own.workers, 0]:
+                save(folder, own.workers, state, held, every)
+            models, lies = (peers.faulty(exchange, s, own.faults, t, held) for exchange in exchanges)
+            up = faults.up(own.faults, t)
+        state = peers.round_(s, own.workers, state, *drawn, hears, models, lies, up)
+        if plan.due(t):
+            save(folder, own.workers, state, held, every)
+        yield state
+
+
+# --- Workers that crash -------------------------------------------------------------------------------------
+
+SPAWN = multiprocessing.get_context("spawn")  # a fork would begin with what the rank has in memory
+
+
+def live(pipe: Connection, plan: Plan, k: int, t: int) -> None:
+    """A child: the rounds of worker k after round t. It never touches MPI; its rank is at the pipe."""
+    process.end_with_parent()
+    own = own_share(prepared(plan.config, plan.data_dir), np.array([k]))
+
+    def exchange(mail: peers.Mail) -> peers.Mail:
+        pipe.send(mail)
+        return pipe.recv()
+
+    try:
+        with threadpool_limits(1):
+            pipe.send(evaluate(own, deque(rounds(plan, own, t, [exchange, exchange]), maxlen=1).pop()))
+    except (EOFError, ConnectionError):
+        pass  # the rank is gone
+    except OSError as error:
+        process.say(f"mpi_peers.py: {process.reason(error)}")
+
+
+class Child:
+    """A worker that crashes in this run, in a process of its own."""
+
+    def __init__(self, plan: Plan, k: int, down: np.ndarray, t: int):
+        """Worker k after round t; when it is `down` is in `Faults`."""
+        self.plan, self.k, self.stops, self.back = plan, k, max(down[0], t + 1), down[1]
+        self.begin(t)
+
+    def begin(self, t: int) -> None:
+        """Starts a process, which goes on after round t."""
+        self.pipe, its = SPAWN.Pipe()
+        self.process: Any = SPAWN.Process(target=live, args=(its, self.plan, self.k, t), daemon=True)
+        self.process.start()
+        its.close()
+
+    def before(self, t: int) -> None:
+        """Kills it, or starts another, if it is time in round t. While it is dead its file stands for it."""
+        if self.stops <= t < self.back and self.process:
+            self.hear()  # when it says this, it has been saved
+            self.process.kill()
+            self.process.join()
+            process.say(f"worker {self.k}: killed process {self.process.pid} in round {t}")
+            self.process = None
+        if t == self.back - 1:
+            self.begin(t - 1)
+            process.say(f"worker {self.k}: process {self.process.pid} is back in round {self.back}")
+        elif not self.process and (self.plan.due(t) or t == self.back - 2):
+            saved, now = (self.plan.folder / f"worker{self.k}_round{r}.npz" for r in (self.stops - 1, t))
+            write(now, saved.read_bytes())
+
+    def beside(self, exchange: peers.Exchange, mail: peers.Mail) -> peers.Mail:
+        """An exchange of the rank, in which the child takes part."""
+        heard = exchange(mail | self.hear())
+        if self.process:
+            with contextlib.suppress(ConnectionError):  # if it is dead, `hear` finds out
+                self.pipe.send({pair: w for pair, w in heard.items() if pair[1] == self.k})
+        return {pair: w for pair, w in heard.items() if pair[1] != self.k}
+
+    def hear(self) -> Any:
+        """What it has sent last. Raises ChildProcessError if it is dead and we have not killed it."""
+        try:
+            if self.process:
+                self.said = self.pipe.recv()
+        except (EOFError, ConnectionError):
+            what = f"the process of worker {self.k} has died"
+            raise ChildProcessError(f"{what}; the same command goes on from the last checkpoint") from None
+        return self.said
 
 
 # --- A run --------------------------------------------------------------------------------------------------
 
 
-Share = tuple[list[np.ndarray], Own, peers.Channels, Path]
+Share = tuple[list[np.ndarray], Own, Plan]
 
 
 def prepare(comm: Any, config: Config, args: Namespace) -> Share:
-    """The workers of each rank, this rank's share, who sends to whom, and the folder for checkpoints.
+    """The workers of each rank, what this rank has itself, without those that crash, and what all know.
 
     If any rank cannot, all of them raise ValueError with the reason of the first.
     """
     reason = ""
     try:
         parts = peers.deal(config.workers, comm.size)
-        whole = prepared(config, args.data_dir)
+        whole, here = prepared(config, args.data_dir), parts[comm.rank]
+        own = own_share(whole, here[whole.faults.down[here, 1] == 0] if whole.faults else here)
         folder = grid.path_of(config, args.out, args.data_dir).with_suffix(f".hear-{args.hear}")
-        own = own_share(whole, parts[comm.rank])
-        hears = peers.channels(own.setting, args.hear)
+        every, last = max(args.checkpoint, config.workers), whole.rounds
+        plan = Plan(config, args.data_dir, peers.channels(own.setting, args.hear), folder, every, last)
         folder.mkdir(parents=True, exist_ok=True)
     except (ValueError, OSError) as error:
         reason = str(error)
     if reasons := list(filter(None, comm.allgather(reason))):
         raise ValueError(reasons[0])
-    return parts, own, hears, folder
+    return parts, own, plan
 
 
-def run(comm: Any, config: Config, args: Namespace, share: Share) -> None:
+def run(comm: Any, share: Share, timeout: float) -> None:
     """Trains from the last checkpoint that all ranks have, and reports."""
-    parts, own, hears, folder = share
-    s, workers, every = own.setting, parts[comm.rank], max(args.checkpoint, config.workers)
-    last = config.epochs * draws.rounds_per_epoch(own.sizes, config.batch_size)
-    done = comm.allgather(set.intersection(*(usable(folder, k) for k in workers)))
-    first = max(set.intersection(*done), default=0)
-    state, held = load(folder, workers, first) if first else (peers.start(s, own.W), {})
-    channels = open_channels(comm, s, hears, parts, own.W, args.timeout)
-    say(comm, f"{config.workers} workers on {several(comm.size, 'rank')}, round {first} of {last}")
-    for k, (stops, back) in enumerate(own.faults.down) if own.faults else ():
-        if stops < back:
-            say(comm, f"worker {k} is down in rounds {stops} to {back - 1}")
+    parts, own, plan = share
+    here = parts[comm.rank]
+    done = comm.allgather(set.intersection(*(usable(plan.folder, k) for k in here)))
+    first, last = max(set.intersection(*done), default=0), plan.last
+    channels = open_channels(comm, own.setting, plan.hears, parts, own.W, timeout)
+    say(comm, f"{plan.config.workers} workers on {several(comm.size, 'rank')}, round {first} of {last}")
+    exchanges, found = list[peers.Exchange](channels), own.faults
+    children = [Child(plan, k, found.down[k], first) for k in np.setdiff1d(here, own.workers) if found]
+    for child in children:
+        exchanges = [partial(child.beside, exchange) for exchange in exchanges]
     start = time.perf_counter()
     try:
-        for drawn in itertools.islice(train.Draws(s, own.W, config.seed, own.sizes), first, last):
-            if own.faults:
-                state = crashed(own.faults, folder, workers, state, held, every)
-            state = peers.round_(s, workers, state, *drawn, hears, *failing(own, state.t + 1, channels, held))
-            if state.t % every == 0 or state.t == last:
-                save(folder, workers, state, held, every)
+        for state in rounds(plan, own, first, exchanges):
+            if state.t > first and plan.due(state.t):
                 say(comm, f"round {state.t} of {last}")
+            for child in children:
+                child.before(state.t + 1)
     except LostError as lost:
-        give_up(comm, state.t + 1, args.timeout, {p: parts[p] for p in lost.args})
+        give_up(comm, state.t + 1, timeout, {p: parts[p] for p in lost.args})
     seconds = time.perf_counter() - start
-    report(comm, config, own, parts, state, cost(channels, seconds, last - first) if first < last else [])
-    say(comm, f"the models are in {folder}")
-
-
-def failing(own: Own, t: int, channels: list[Channel], held: peers.Mail) -> Sequence[Any]:
-    """The channels of round t, with what arrives, and who is up; without faults the channels as they are."""
-    if not own.faults:
-        return channels
-    exchanges = [peers.faulty(channel, own.setting, own.faults, t, held) for channel in channels]
-    return [*exchanges, faults.up(own.faults, t)]
+    ends = [evaluate(own, state), *(child.hear() for child in children)]
+    report(comm, share, ends, cost(channels, seconds, last - first) if first < last else [])
+    say(comm, f"the models are in {plan.folder}")
 
 
 def give_up(comm: Any, t: int, timeout: float, lost: dict[int, np.ndarray]) -> None:
@@ -342,20 +439,21 @@ def cost(channels: list[Channel], seconds: float, rounds: int) -> list[float]:
     return [sent, 1000 * seconds / rounds - exchanging - waiting, exchanging, waiting]
 
 
-def report(
-    comm: Any, config: Config, own: Own, parts: list[np.ndarray], state: Ours, costs: list[float]
-) -> None:
+def report(comm: Any, share: Share, found: list[Found], costs: list[float]) -> None:
     """Rank 0 prints what all have found; `costs` are empty if no round was left to do."""
-    found = comm.gather((evaluate(own, parts[comm.rank], state.W), int(state.too_few.sum()), costs))
+    gathered = comm.gather((found, costs))
     if comm.rank:
         return
-    scores, too_few, costs_of = zip(*found, strict=True)
+    parts, own, plan = share
+    config = plan.config
+    found_by, costs_of = zip(*gathered, strict=True)
+    scores, too_few = zip(*itertools.chain(*found_by), strict=True)
     accuracy, loss = zip(*itertools.chain(*scores), strict=True)
     print(f"{TASKS[config.task].title}: {config.rule} against {config.attack}, {config.workers} workers")
     print(f"own test accuracy: worst {min(accuracy):.4f}, mean {np.mean(accuracy):.4f}")
     print(f"training loss: highest {max(loss):.4f}, mean {np.mean(loss):.4f}")
     if own.faults:
-        times = f"{sum(too_few)} of {len(own.setting.normal) * state.t} times"
+        times = f"{sum(too_few)} of {len(own.setting.normal) * plan.last} times"
         print(f"normal workers kept their own models, as too few others arrived: {times}")
     if not costs:
         return
@@ -364,7 +462,7 @@ def report(
     neighbours = own.setting.graph.sum(axis=1) - 1
     for p, (workers, numbers) in enumerate(zip(parts, costs_of, strict=True)):
         sent, computing, exchanging, waiting = numbers
-        should = neighbours[workers].sum() * own.W[0].nbytes
+        should = neighbours[workers].sum() * own.W.shape[1] * own.W.itemsize
         times = f"{computing:12.3f}{exchanging:13.3f}{waiting:12.3f}"
         print(f"{p:4}{len(workers):9}{sent:12.0f}{should:13}{times}")
 
@@ -430,7 +528,7 @@ def main(argv: list[str] | None = None) -> int:
         return 2
     try:
         with threadpool_limits(1):  # as a run in one process has it
-            run(comm, config, args, share)
+            run(comm, share, args.timeout)
     except OSError as error:
         process.say(f"mpi_peers.py: {process.reason(error)}")
         comm.Abort(1)  # or the others would wait for us

@@ -21,7 +21,6 @@ from test_peers import cases
 from refimpl import peers, train
 from refimpl.experiments import tasks
 from refimpl.experiments.run import compute, prepare
-from refimpl.faults import Faults
 
 ROOT = Path(__file__).parents[1]
 EXAMPLE = ROOT / "examples" / "mpi_peers.py"
@@ -73,25 +72,6 @@ def test_a_checkpoint_is_read_back_and_the_last_but_one_is_kept(example, tmp_pat
         np.testing.assert_array_equal([held[1, 5], held[10, 2]], state.W)
 
 
-def test_a_worker_that_is_down_is_in_its_file_only(example, tmp_path):
-    """Worker 5 stops in round 4 and is back in round 7, whatever the process still had; worker 2 goes on."""
-    s, workers, down = setting(optimizer="adam"), np.array([2, 5]), np.zeros((7, 2), int)
-    down[5] = 4, 7
-    found = Faults(0, 0, down, 0)
-    start = peers.start(s, initial()[workers])
-    for t in (2, 3, 4, 5, 6, 7):
-        state = peers.Ours(start.W + t, start.memory - t, t, np.array([t, t]))
-        read = example.crashed(found, tmp_path, workers, state, {}, every=2)
-        since = np.array([[t], [3 if 3 <= t <= 6 else t]])
-        np.testing.assert_array_equal(read.W, start.W + since)
-        np.testing.assert_array_equal(read.memory, start.memory - since)
-        np.testing.assert_array_equal(read.too_few, since[:, 0])
-        assert read.t == t
-        if t == 5:  # a checkpoint in between has it too, and lets the older file go
-            example.save(tmp_path, workers, read, {}, every=2)
-    assert [example.saved(tmp_path, k) for k in workers] == [{5}, {3, 5}]
-
-
 @pytest.mark.parametrize("damage", [lambda data: data[: len(data) // 2], lambda data: b"", lambda data: b"PK"])
 def test_a_damaged_checkpoint_is_set_aside_and_the_one_before_is_used(example, tmp_path, capsys, damage):
     s, workers = setting(), np.array([2, 5])
@@ -117,13 +97,12 @@ def test_without_mpi4py_there_is_one_line(example, monkeypatch, capsys):
     assert said.count("\n") == 1
 
 
-def test_the_help_has_the_defaults_of_the_task_and_says_what_is_simulated(example, capsys):
+def test_the_help_has_the_defaults_of_the_task(example, capsys):
     asked = ["--task", "har", "--help"]
     with pytest.raises(SystemExit):
         example.parser(asked).parse_args(asked)
     said = capsys.readouterr().out
     assert "how many workers (30)" in said
-    assert "The file is real, the death is not" in said
 
 
 # --- With MPI -----------------------------------------------------------------------------------------------
@@ -167,6 +146,15 @@ def models(out, workers=10):
 def too_few(out):
     """How often normal workers had too few messages, of what the example prints."""
     return int(re.search(r"as too few others arrived: (\d+) of", out)[1])
+
+
+def crashes(err):
+    """Which processes were killed, and which came back, by worker: (number of the process, round)."""
+    lines = (
+        r"worker (\d+): killed process (\d+) in round (\d+)",
+        r"worker (\d+): process (\d+) is back in round (\d+)",
+    )
+    return [{int(k): (int(pid), int(t)) for k, pid, t in re.findall(line, err)} for line in lines]
 
 
 def round_of(path):
@@ -216,7 +204,10 @@ def test_what_goes_wrong_between_ranks_is_what_does_in_one_process(tmp_path, ran
     whole = prepare(config(rule="krum", batch_size=40, **several))
     result = compute(whole)
     np.testing.assert_array_equal(models(tmp_path)[0], result.W)
-    assert err.count("is down in rounds") == several.get("crash", 0)
+    killed, begun = crashes(err)
+    down = {k: times for k, times in enumerate(whole.faults.down.tolist()) if any(times)}
+    assert {k: [killed[k][1], back] for k, (_, back) in begun.items()} == down
+    assert len({pid for pid, _ in (*killed.values(), *begun.values())}) == 2 * several.get("crash", 0)
     assert 0 < too_few(out) == result.history["too_few"][-1] < 7 * whole.rounds
 
 
@@ -234,6 +225,9 @@ def test_a_rank_that_is_killed_ends_the_run_and_the_same_command_goes_on_to_the_
     status, _, err = finished(process)
     assert status != 0
     assert "rank 2" in err  # by the launcher, or by us
+    for path in tmp_path.glob("*/worker*_round*.npz"):
+        if round_of(path) % 10:  # of a worker that is down, which also checkpoints after it is back let go
+            path.unlink()
     status, out, err = finished(mpiexec(4, *command))
     assert status == 0, err
     first = int(re.search(r"round (\d+) of 120", err)[1])
@@ -247,14 +241,69 @@ def test_a_rank_that_is_killed_ends_the_run_and_the_same_command_goes_on_to_the_
 
 def ranks_of(process):
     """The processes of the ranks, by rank."""
-    children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text(encoding="utf-8").split()
     found = {}
-    for pid in children:
+    for pid in children_of(process.pid):
         variables = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
         rank = next((v for v in variables if v.startswith(b"OMPI_COMM_WORLD_RANK=")), None)
         if rank:
-            found[int(rank.partition(b"=")[2])] = int(pid)
+            found[int(rank.partition(b"=")[2])] = pid
     return found
+
+
+def children_of(pid):
+    """The processes that this one has started."""
+    return [
+        int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="utf-8").split()
+    ]
+
+
+def is_alive(pid):
+    """Whether the process has not ended; a zombie has, and has no command line."""
+    try:
+        return bool(Path(f"/proc/{pid}/cmdline").read_bytes())
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+@needs_proc
+@needs_mpi
+def test_a_worker_that_is_killed_unasked_ends_the_run(tmp_path):
+    """Those that were killed to crash did not, and are gone. The first that comes back is killed again."""
+    command = peers_command(tmp_path, "--epochs", "30", "--crash", "7")
+    err, begun = "", {}
+    with mpiexec(4, *command) as process:
+        while not begun and process.poll() is None:
+            line = process.stderr.readline()
+            killed, begun = crashes(line)
+            assert not [pid for pid, _ in killed.values() if Path(f"/proc/{pid}").exists()]
+            err += line
+        ((k, (pid, _)),) = begun.items()
+        os.kill(pid, signal.SIGKILL)
+        err += process.stderr.read()
+    assert process.returncode != 0
+    assert k in crashes(err)[0]
+    said = (
+        f"mpi_peers.py: the process of worker {k} has died; the same command goes on from the last checkpoint\n"
+    )
+    assert said in err
+    assert err.count("mpi_peers.py") == 1
+    assert "Traceback" not in err
+
+
+@needs_proc
+@needs_mpi
+def test_no_worker_outlives_its_rank(tmp_path):
+    """If the launcher is killed the ranks end, and nobody is left to end their children."""
+    with mpiexec(4, *peers_command(tmp_path, "--epochs", "100", "--crash", "7")) as process:
+        while "killed process" not in process.stderr.readline():
+            assert process.poll() is None
+        workers = [child for rank in ranks_of(process).values() for child in children_of(rank)]
+        process.kill()
+    assert len(workers) >= 6
+    deadline = time.monotonic() + 20
+    while any(map(is_alive, workers)):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
 
 
 @needs_proc
