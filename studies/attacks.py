@@ -213,12 +213,12 @@ def summary(results: Results) -> str:
     for task, some in by_task(results).items():
         for risk, words in LISTENING.items():
             said = [summed_up(named(some, risk, measure), name) for measure, name in MEASURES.items()]
-            lines.append(wrapped(f"- {PARTS[task].name}, {words}: {'; '.join(said)}.", subsequent_indent="  "))
+            lines.append(wrapped(f"- {PARTS[task].name}, {words}: {'; '.join(said)}.", "  "))
     return "\n".join(lines)
 
 
 def summed_up(found: dict[str, Fall], name: str) -> str:
-    """How many attacks make a measure fall, how many certainly, and how deep; and how deep it is without any."""
+    """How many attacks make a measure fall, how many certainly, and how far; and how far it is without any."""
     under = {attack: fall for attack, (_, fall) in found.items() if ATTACKS[attack].lies}
     deep = {attack: fall for attack, fall in under.items() if is_deep(fall)}
     sure = {attack: fall for attack, fall in deep.items() if lower_end(fall) > 0}
@@ -232,11 +232,14 @@ def summed_up(found: dict[str, Fall], name: str) -> str:
     return text + "".join(f", and by {with_interval(fall)} if nobody lies" for fall in alone)
 
 
-def wrapped(text: str, **options: str) -> str:
-    """The text in lines of at most WIDTH characters; a number stays with its interval."""
+def wrapped(text: str, indent: str = "") -> str:
+    """The text in lines of at most WIDTH characters, the indent before all but the first.
+
+    A number stays beside its interval.
+    """
     joined = text.replace(" ± ", "\0±\0")
-    filled = textwrap.fill(joined, WIDTH, break_long_words=False, break_on_hyphens=False, **options)
-    return filled.replace("\0", " ")
+    lines = textwrap.wrap(joined, WIDTH - len(indent), break_long_words=False, break_on_hyphens=False)
+    return f"\n{indent}".join(lines).replace("\0", " ")
 
 
 def verdict(results: Results) -> str:

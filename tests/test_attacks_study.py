@@ -46,8 +46,8 @@ def test_the_verdict_pairs_the_seeds_and_names_the_deepest_fall():
     ]
     assert one_line(attacks.summary(RUNS)) == (
         "- Spambase, with the paper's r_k: worst *own* under 1 of 2 attacks, none certain, most under "
-        "`permuted` (by 0.25 ± 0.64, 3 liars, 2 seeds); worst *whole* under 1 of 2 attacks, none certain, most under "
-        "`permuted` (by 0.25 ± 0.64, 3 liars, 2 seeds). "
+        "`permuted` (by 0.25 ± 0.64, 3 liars, 2 seeds); worst *whole* under 1 of 2 attacks, none certain, most "
+        "under `permuted` (by 0.25 ± 0.64, 3 liars, 2 seeds). "
         "- Spambase, with the risk on the batch: worst *own* under 1 of 1 attack, none certain, most under "
         "`echo` (by 0.20, 3 liars, 1 seed); worst *whole* under 1 of 1 attack, none certain, most under "
         "`echo` (by 0.20, 3 liars, 1 seed)."
@@ -55,7 +55,7 @@ def test_the_verdict_pairs_the_seeds_and_names_the_deepest_fall():
 
 
 def test_lines_of_text_are_short_and_keep_a_number_with_its_interval():
-    lines = attacks.wrapped("word " * 30 + "0.25 ± 0.64 " * 30, subsequent_indent="  ").splitlines()
+    lines = attacks.wrapped("word " * 30 + "0.25 ± 0.64 " * 30, "  ").splitlines()
     assert max(map(len, lines)) <= 120 < sum(map(len, lines))
     assert not any(line.startswith("  ±") or line.endswith("±") for line in lines)
 
