@@ -12,6 +12,8 @@ attacks that are not defined against a rule.
 
 import argparse
 import sys
+import textwrap
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -36,21 +38,25 @@ from refimpl.process import ended, reason
 CSV, PAGE = DOCS / "results" / "attacks.csv", DOCS / "results" / "attacks.md"
 ANY = "sign-flip"  # the attack that `local` is run with
 TRIGGERED = "backdoor"  # and the one that says what it does with triggered rows
+PLANTED = "capture-backdoor"  # the backdoor that knows Eq. (6)
 STUDIED = [name for name in ATTACKS if name != "alie-corrupted"]  # ALIE with less knowledge: see docs/AUDIT.md
 CLOSE = 0.05  # accuracies that differ by no more are comparable
+FEW = 3  # seeds; the picture leaves out means of fewer
+WIDTH = 120  # of a line of text
 
 
 class Part(NamedTuple):
     """The runs of a task."""
 
+    name: str
     options: tuple[str, ...]
     attackers: tuple[int, ...]
     seeds: int
 
 
 PARTS = {
-    "spambase": Part(("--epochs", "60"), tuple(range(1, 10)), 5),
-    "har": Part(("--epochs", "15"), (1, 6, 13, 20, 29), 3),
+    "spambase": Part("Spambase", ("--epochs", "60"), tuple(range(1, 10)), 5),
+    "har": Part("HAR", ("--epochs", "15"), (1, 6, 13, 20, 29), 3),
 }
 COLUMNS = {  # by rule and risk
     ("adaptive", "local"): "`adaptive`",
@@ -61,7 +67,7 @@ COLUMNS = {  # by rule and risk
     ("local", "local"): "`local`",
 }
 MEASURES = {"worst_own": "*own*", "worst_whole": "*whole*"}
-LISTENING = {"local": "With the paper's r_k", "batch": "With the risk on the batch"}
+LISTENING = {"local": "with the paper's r_k", "batch": "with the risk on the batch"}
 
 
 # --- Runs -> CSV --------------------------------------------------------------------------------------------
@@ -147,11 +153,25 @@ def counts(results: Results) -> list[int]:
     return sorted({run.config.liars for run in results} - {0})
 
 
+def by_task(results: Results) -> dict[str, Results]:
+    """The runs of each task that was run, in the order of PARTS."""
+    found = {task: [run for run in results if run.config.task == task] for task in PARTS}
+    return {task: some for task, some in found.items() if some}
+
+
+def attacks_run(results: Results) -> list[str]:
+    """The attacks that were run; `none` comes first."""
+    return names_run(results, "attack", ATTACKS)
+
+
 def falls(results: Results, risk: str, measure: str) -> dict[str, dict[int, list[float]]]:
-    """By attack and number of liars, how far adaptive is below local in a measure, seed by seed."""
+    """By attack and number of liars, how far adaptive is below local in a measure, seed by seed.
+
+    Without an attack the number is 0.
+    """
     found: dict[str, dict[int, list[float]]] = {}
-    for attack in names_run(results, "attack", ATTACKS):
-        for F in counts(results) if ATTACKS[attack].lies else ():
+    for attack in attacks_run(results):
+        for F in counts(results) if ATTACKS[attack].lies else [0]:
             columns = ("adaptive", risk), ("local", "local")
             ours, alone = (
                 {run.config.seed: run.last(measure) for run in chosen(results, column, attack, F)}
@@ -162,7 +182,15 @@ def falls(results: Results, risk: str, measure: str) -> dict[str, dict[int, list
     return found
 
 
-def worst(by_F: dict[int, list[float]]) -> tuple[int, list[float]]:
+Fall = tuple[int, list[float]]  # with so many liars, seed by seed
+
+
+def named(results: Results, risk: str, measure: str) -> dict[str, Fall]:
+    """By attack, the fall that the page names."""
+    return {attack: worst(by_F) for attack, by_F in falls(results, risk, measure).items()}
+
+
+def worst(by_F: dict[int, list[float]]) -> Fall:
     """The surest of the deep falls, with its number of liars; the deepest fall if no deep one is sure."""
     sure = {F: fall for F, fall in by_F.items() if is_deep(fall) and lower_end(fall) > 0}
     return max((sure or by_F).items(), key=lambda item: lower_end(item[1]) if sure else np.mean(item[1]))
@@ -179,29 +207,54 @@ def lower_end(values: list[float]) -> float:
     return float(np.mean(values)) - half if np.isfinite(half) else -np.inf
 
 
+def summary(results: Results) -> str:
+    """A line per task and risk: under how many attacks adaptive is below local, and under which it is most."""
+    lines = []
+    for task, some in by_task(results).items():
+        for risk, words in LISTENING.items():
+            said = [summed_up(named(some, risk, measure), name) for measure, name in MEASURES.items()]
+            lines.append(wrapped(f"- {PARTS[task].name}, {words}: {'; '.join(said)}.", "  "))
+    return "\n".join(lines)
+
+
+def summed_up(found: dict[str, Fall], name: str) -> str:
+    """How many attacks make a measure fall, how many certainly, and how far; and how far it is without any."""
+    under = {attack: fall for attack, (_, fall) in found.items() if ATTACKS[attack].lies}
+    deep = {attack: fall for attack, fall in under.items() if is_deep(fall)}
+    sure = {attack: fall for attack, fall in deep.items() if lower_end(fall) > 0}
+    text = f"worst {name} under {len(deep) or 'none'} of {several(len(under), 'attack')}"
+    if deep:
+        some = sure or deep
+        most = max(some, key=lambda attack: np.mean(some[attack]))
+        details = [f"by {with_interval(some[most])}", several(found[most][0], "liar"), of_seeds(some[most])]
+        text += f", {len(sure) or 'none'} certain, most under `{most}` ({', '.join(details)})"
+    alone = [fall for attack, (_, fall) in found.items() if not ATTACKS[attack].lies and is_deep(fall)]
+    return text + "".join(f", and by {with_interval(fall)} if nobody lies" for fall in alone)
+
+
+def wrapped(text: str, indent: str = "") -> str:
+    """The text in lines of at most WIDTH characters, the indent before all but the first.
+
+    A number stays beside its interval.
+    """
+    joined = text.replace(" ± ", "\0±\0")
+    lines = textwrap.wrap(joined, WIDTH - len(indent), break_long_words=False, break_on_hyphens=False)
+    return f"\n{indent}".join(lines).replace("\0", " ")
+
+
 def verdict(results: Results) -> str:
-    """For each risk how many attacks take adaptive below local, and a line for each that does."""
-    found = {  # by column of the table and attack
-        (risk, measure): {attack: worst(by_F) for attack, by_F in falls(results, risk, measure).items()}
-        for risk in LISTENING
-        for measure in MEASURES
-    }
-    said = []
-    for risk, words in LISTENING.items():
-        parts = []
-        for measure, name in MEASURES.items():
-            deep = [fall for _, fall in found[risk, measure].values() if is_deep(fall)]
-            sure = sum(lower_end(fall) > 0 for fall in deep)
-            parts.append(f"{len(deep)} take worst {name} more than {CLOSE} below `local` ({sure} surely)")
-        said.append(f"**{words}**, of {several(len(found[risk, measure]), 'attack')} {', '.join(parts)}.")
-    head = [f"{name}{', batch' if risk == 'batch' else ''}" for risk in LISTENING for name in MEASURES.values()]
+    """How far adaptive is below local: a line for when nobody lies, and one for each attack that counts."""
+    columns = {(risk, measure): named(results, risk, measure) for risk in LISTENING for measure in MEASURES}
+    head = [f"{MEASURES[measure]}{', batch' if risk == 'batch' else ''}" for risk, measure in columns]
     lines = [f"| attack | {' | '.join(head)} |", f"|---|{'---|' * len(head)}"]
-    for attack in names_run(results, "attack", ATTACKS):
-        of_attack = [column.get(attack, (0, [0.0])) for column in found.values()]
-        if any(is_deep(fall) for _, fall in of_attack):
-            cells = [of_fall(F, fall) if is_deep(fall) else "-" for F, fall in of_attack]
-            lines.append(f"| `{attack}` | {' | '.join(cells)} |")
-    return "\n\n".join([*said, "\n".join(lines)])
+    for attack in attacks_run(results):
+        lies = ATTACKS[attack].lies
+        found = [column.get(attack) for column in columns.values()]
+        shown = [fall if fall and (is_deep(fall[1]) or not lies) else None for fall in found]
+        if any(shown):
+            cells = [of_fall(*fall) if fall else "-" for fall in shown]
+            lines.append(f"| {f'`{attack}`' if lies else 'nobody lies'} | {' | '.join(cells)} |")
+    return "\n".join(lines)
 
 
 def with_interval(values: list[float]) -> str:
@@ -210,17 +263,24 @@ def with_interval(values: list[float]) -> str:
     return f"{np.mean(values):.2f}" + (f" ± {half:.2f}" if np.isfinite(half) else "")
 
 
+def of_seeds(values: list[float]) -> str:
+    """How many seeds there is a value for: "1 seed", "2 seeds"."""
+    return several(len(values), "seed")
+
+
 def of_fall(F: int, fall: list[float]) -> str:
-    """A fall with its interval, the number of liars and of seeds; bold if the interval excludes 0."""
-    text = f"**{with_interval(fall)}**" if lower_end(fall) > 0 else with_interval(fall)
-    return f"{text} (F = {F}, {several(len(fall), 'seed')})"
+    """A fall with its interval, the number of liars, if any, and of seeds; bold if the interval excludes 0."""
+    sure = abs(np.mean(fall)) > interval(fall)  # never with one seed, whose interval is NaN
+    text = f"**{with_interval(fall)}**" if sure else with_interval(fall)
+    return f"{text} ({f'F = {F}, ' if F else ''}{of_seeds(fall)})"
 
 
 def table(results: Results, F: int) -> str:
     """A line per attack: what passes and its weight, with both risks, then the accuracies of all rules."""
     head = ["attack", "pass", "weight", "pass, batch", "weight, batch", *COLUMNS.values()]
     lines = [f"| {' | '.join(head)} |", f"|---|{'---:|' * 4}{'---|' * len(COLUMNS)}"]
-    for attack in names_run(results, "attack", ATTACKS):
+    most = most_seeds(results, F)
+    for attack in attacks_run(results):
         if ATTACKS[attack].lies == bool(F) and any(
             chosen(results, ("adaptive", r), attack, F) for r in LISTENING
         ):
@@ -229,7 +289,7 @@ def table(results: Results, F: int) -> str:
                 for risk in LISTENING
                 for measure, digits in (("passing", 1), ("attacker_weight", 2))
             ]
-            cells = [cell(chosen(results, column, attack, F)) for column in COLUMNS]
+            cells = [cell(chosen(results, column, attack, F), most) for column in COLUMNS]
             lines.append(f"| {' | '.join([f'`{attack}`', *listening, *cells])} |")
     return "\n".join(lines)
 
@@ -239,55 +299,87 @@ def number(value: float | None, digits: int) -> str:
     return "-" if value is None or not np.isfinite(value) else f"{value:.{digits}f}"
 
 
-def cell(runs: Results) -> str:
-    """The worst own and the worst whole accuracy."""
-    return f"{number(mean(runs, 'worst_own'), 2)} / {number(mean(runs, 'worst_whole'), 2)}" if runs else "-"
+def cell(runs: Results, most: int) -> str:
+    """The worst own and the worst whole accuracy, and of how many seeds, if others have more."""
+    if not runs:
+        return "-"
+    own, whole = (number(mean(runs, measure), 2) for measure in MEASURES)
+    return f"{own} / {whole}{systems.few(runs, most)}"
 
 
 def section(results: Results) -> str:
     """The tables of all tasks, one for each number of liars."""
     text = []
-    for task in (task for task in PARTS if any(run.config.task == task for run in results)):
-        some = [run for run in results if run.config.task == task]
+    for task, some in by_task(results).items():
         c, text_of_task = some[0].config, []
         facts = f"{c.workers} workers, {c.epochs} epochs, {seeds(some)} a cell, {len(some)} runs."
         for F in [0, *counts(some)]:
             if len((made := table(some, F)).splitlines()) > 2:
-                summary = f"<summary>{several(F, 'liar') if F else 'Nobody lies'}</summary>"
+                title = f"{several(F, 'liar') if F else 'Nobody lies'}; {several(most_seeds(some, F), 'seed')}"
+                summary = f"<summary>{title}</summary>"
                 text_of_task.append(f'<details markdown="1">\n{summary}\n\n{made}\n\n</details>')
         text.append("\n\n".join([f"## {TASKS[task].title}", facts, *text_of_task]))
     return "\n\n".join(text)
+
+
+def planted(results: Results) -> str:
+    """What one liar's backdoor comes to on Spambase with the paper's r_k, and in all runs of adaptive."""
+    ours = [run for run in by_task(results)["spambase"] if run.config.rule == "adaptive"]
+    runs = [run for run in ours if run.config.attack == PLANTED]
+    shares, of_one = (
+        [100 * run.last("backdoor_success") for run in some]
+        for some in (runs, chosen(runs, ("adaptive", "local"), PLANTED, 1))
+    )
+    liars = counts(runs)
+    return wrapped(
+        f"Of the rows with its trigger {np.mean(of_one):.0f} % get its label (`{PLANTED}`, Spambase, mean of "
+        f"{of_seeds(of_one)}; {min(shares):.0f} to {max(shares):.0f} % in each of the {len(runs)} runs of "
+        f"`adaptive`, with {liars[0]} to {liars[-1]} liars and both risks)."
+    )
 
 
 def backdoors(results: Results) -> str:
     """A line per backdoor and number of liars: the share of triggered rows that get the attackers' label."""
     some = [run for run in results if np.isfinite(run.last("backdoor_success"))]
     lines = [f"| attack | F | {' | '.join(COLUMNS.values())} |", f"|---|---:|{'---|' * len(COLUMNS)}"]
-    for attack in names_run(some, "attack", ATTACKS):
+    most = max(counted(some).values(), default=0)
+    for attack in attacks_run(some):
         for F in counts(some):
-            found = [mean(chosen(some, column, attack, F, TRIGGERED), "backdoor_success") for column in COLUMNS]
-            if any(value is not None for value in found[:-1]):  # more than local
-                lines.append(f"| `{attack}` | {F} | {' | '.join(number(value, 2) for value in found)} |")
+            found = [chosen(some, column, attack, F, TRIGGERED) for column in COLUMNS]
+            if any(found[:-1]):  # more than local
+                cells = [number(mean(runs, "backdoor_success"), 2) + systems.few(runs, most) for runs in found]
+                lines.append(f"| `{attack}` | {F} | {' | '.join(cells)} |")
     return "\n".join(lines)
+
+
+def counted(results: Results) -> Counter[tuple[Any, ...]]:
+    """The number of seeds of each cell."""
+    return Counter(key_of(run.config)[:-1] for run in results)
+
+
+def most_seeds(results: Results, F: int) -> int:
+    """The number of seeds of the cell with F liars that has most; 0 if there is none."""
+    return max(counted([run for run in results if run.config.liars == F]).values(), default=0)
 
 
 def seeds(results: Results) -> str:
     """The number of seeds of a cell, at least and at most."""
-    found: dict[tuple[Any, ...], int] = {}
-    for run in results:
-        found[key_of(run.config)[:-1]] = found.get(key_of(run.config)[:-1], 0) + 1
-    low, high = min(found.values()), max(found.values())
+    found = counted(results).values()
+    low, high = min(found), max(found)
     return several(low, "seed") if low == high else f"{low} to {high} seeds"
 
 
 def blocks() -> dict[str, str]:
     """The blocks of the page."""
     results = kept()
-    spambase, har = ([run for run in results if run.config.task == task] for task in PARTS)
+    spambase, har = (by_task(results)[task] for task in PARTS)
     return {
+        "backdoor of one": planted(results),
+        "falls": summary(results),
         "verdict": verdict(spambase),
         "verdict on HAR": verdict(har),
         "backdoors": backdoors(spambase),
+        "backdoors on HAR": backdoors(har),
         "tables": section(results),
     }
 
@@ -297,8 +389,10 @@ def blocks() -> dict[str, str]:
 
 def draw(results: Results, path: Path) -> None:
     """Writes a picture of Spambase: a column per risk, a row per test data, a line per attack over F."""
-    some = [run for run in results if run.config.task == "spambase"]
-    attacks = [name for name in names_run(some, "attack", ATTACKS) if ATTACKS[name].lies]
+    every = by_task(results)["spambase"]
+    cells = counted(every)
+    some = [run for run in every if cells[key_of(run.config)[:-1]] >= FEW]
+    attacks = [name for name in attacks_run(some) if ATTACKS[name].lies]
     facts = f"Spambase, {some[0].config.epochs} epochs, {seeds(some)}; worst of the normal workers"
     with drawing(
         path, f"adaptive under each attack, and local, by the number of liars of 10\n{facts}", (7, 5)
@@ -309,7 +403,7 @@ def draw(results: Results, path: Path) -> None:
                 panel(ax, some, risk, measure, attacks)
             row[0].set_ylabel(f"test accuracy, {'own' if measure == 'worst_own' else 'all'} data")
         for ax, words in zip(axes[0], LISTENING.values(), strict=True):
-            ax.set_title(words[0].lower() + words[1:])
+            ax.set_title(words)
         for ax in axes[-1]:
             ax.set_xlabel("liars among 10 workers")
         handles, labels = axes[0][0].get_legend_handles_labels()

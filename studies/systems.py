@@ -88,20 +88,30 @@ def mean(results: Results, rule: str, attack: str, measure: str) -> float | None
     return float(np.mean(values)) if values else None
 
 
-def table(results: Results) -> str:
-    """A line per rule or system: what it must know, kB, and "worst own / mean whole" under each attack."""
+def table(results: Results, most: int = 0) -> str:
+    """A line per rule or system: what it must know, kB, and "worst own / mean whole" under each attack.
+
+    A cell of fewer seeds than `most` says of how many.
+    """
     attacks = names_run(results, "attack", ATTACKS)
     lines = [f"| | must know | kB | {' | '.join(attacks)} |", f"|---|---|---:|{'---|' * len(attacks)}"]
     for rule in rules_of(results):
-        cells = " | ".join(cell(results, rule, attack) for attack in attacks)
+        cells = " | ".join(cell(results, rule, attack, most) for attack in attacks)
         lines.append(f"| `{rule}` | {NEEDS[rule]} | {kilobytes(results, rule)} | {cells} |")
     return "\n".join(lines)
 
 
-def cell(results: Results, rule: str, attack: str) -> str:
-    """The worst own and the mean whole accuracy."""
+def cell(results: Results, rule: str, attack: str, most: int) -> str:
+    """The worst own and the mean whole accuracy, and of how many seeds, if of fewer than `most`."""
     worst, whole = (mean(results, rule, attack, measure) for measure in ("worst_own", "mean_whole"))
-    return "-" if worst is None or whole is None else f"{worst:.2f} / {whole:.2f}"
+    if worst is None or whole is None:
+        return "-"
+    return f"{worst:.2f} / {whole:.2f}{few(select(results, rule, attack), most)}"
+
+
+def few(runs: Results, most: int) -> str:
+    """The number of runs in brackets, if there are fewer than `most`: " (1)"; "" for none."""
+    return f" ({len(runs)})" if 0 < len(runs) < most else ""
 
 
 def winners(results: Results, measure: str) -> str:

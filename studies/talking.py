@@ -8,6 +8,7 @@ Beside all other names, `--rules` knows the skill bar with other margins: skill-
 """
 
 import sys
+from collections import Counter
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -23,6 +24,7 @@ from refimpl.experiments.results import Results, read
 from refimpl.experiments.statistics import interval
 from refimpl.experiments.tables import names_run, select
 from refimpl.experiments.tasks import TASKS
+from refimpl.experiments.words import several
 from refimpl.process import ended
 from refimpl.related import SYSTEMS
 
@@ -41,7 +43,9 @@ RULES = [
     "clipped-gossip",
 ]
 MEASURES = {"worst_own": "worst *own*", "mean_own": "mean *own*", "mean_whole": "mean *whole*"}
-FEW = 5  # seeds, unless a view asks for fewer
+NAMES = {"spambase": "Spambase", "har": "HAR", "mnist": "MNIST"}  # of the tasks with summaries
+STARTS = {"own": "", "common": "common initial values"}
+KINDS = {"paper": "", "other": "other attacks", "ours": "attacks that know Eq. (6)"}
 
 
 def add_margins() -> None:
@@ -58,141 +62,176 @@ def kept(path: Path = CSV) -> Results:
     return read(path)
 
 
+def kind_of(attack: str) -> str:
+    """Which of KINDS an attack is of: the paper's, ours, which know Eq. (6), or another."""
+    if ATTACKS[attack].by_default:
+        return "paper"
+    return "ours" if ATTACKS[attack].reference == "ours" else "other"
+
+
 class Cell(NamedTuple):
-    """What runs agree in that a mean is taken of, but for the rule."""
+    """What the runs behind one mean agree in, besides the rule."""
 
     task: str
     start: str
     liars: int
+    workers: int
     attack: str
+
+    @property
+    def most_lie(self) -> bool:
+        """Whether more than half of the workers do."""
+        return 2 * self.liars > self.workers
 
 
 class View(NamedTuple):
-    """Cells that one line of a summary may be about."""
+    """The cells that one summary is about."""
 
-    about: str
     task: str
-    start: str = "own"
-    papers: bool = True  # the attacks of the paper, or those that know the rule
-    seeds: int = FEW  # with fewer, a rule is in the tables, and not in the summary
+    start: str
+    kind: str
+
+    @property
+    def about(self) -> str:
+        """Its title."""
+        return ", ".join(filter(None, [NAMES[self.task], STARTS[self.start], KINDS[self.kind]]))
+
+    @property
+    def seeds(self) -> int:
+        """With fewer in a cell, a rule is in the tables, and not in the summary."""
+        return 5 if (self.task, self.kind) == ("spambase", "paper") else 3
 
     def has(self, cell: Cell) -> bool:
-        """Whether the cell is one of them."""
-        same = (cell.task, cell.start) == (self.task, self.start)
-        return same and ATTACKS[cell.attack].by_default == self.papers
+        """Whether a cell is one of the view's."""
+        return (cell.task, cell.start, kind_of(cell.attack)) == self
 
 
-VIEWS = (
-    View("Spambase", "spambase"),
-    View("Spambase, common initial values", "spambase", start="common"),
-    View("Spambase, attacks that know the rule", "spambase", papers=False, seeds=3),
-    View("HAR", "har", seeds=3),
-)
+VIEWS = [View(task, start, kind) for task in NAMES for start in STARTS for kind in KINDS]
+
+Gains = dict[Cell, np.ndarray]  # how far a rule is above `local` in a measure, seed by seed
 
 
 def parts(results: Results) -> dict[tuple[str, str, int], Results]:
     """The parts of `systems.parts`, own initial values and common ones apart: (task, start, attackers)."""
     found: dict[tuple[str, str, int], Results] = {}
-    for start in ("own", "common"):
+    for start in STARTS:
         some = [run for run in results if run.config.start == start]
         found |= {(task, start, f): part for (task, f), part in systems.parts(some).items()}
     return found
 
 
-def gains(results: Results, rule: str, measure: str) -> dict[Cell, np.ndarray]:
-    """How far a rule is above `local` in a measure, seed by seed, wherever there are two seeds or more."""
-    found: dict[Cell, np.ndarray] = {}
-    for (task, start, f), some in parts(results).items():
-        for attack in names_run(some, "attack", systems.ATTACKS):
+def gains(results: Results) -> dict[tuple[str, str], Gains]:
+    """The gains by rule and measure, over the seeds that the rule and `local` were both run with."""
+    apart = parts(results)
+    return {(rule, measure): gain(apart, rule, measure) for rule in RULES[1:] for measure in MEASURES}
+
+
+def gain(apart: dict[tuple[str, str, int], Results], rule: str, measure: str) -> Gains:
+    """The gains of a rule in a measure, in all `parts`."""
+    found: Gains = {}
+    for (task, start, f), some in apart.items():
+        for attack in names_run(some, "attack", ATTACKS):
             ours, alone = (
                 {run.config.seed: run.last(measure) for run in select(some, name, attack)}
                 for name in (rule, "local")
             )
-            seeds = sorted(set(ours) & set(alone))
-            if len(seeds) > 1:
-                cell = Cell(task, start, f if ATTACKS[attack].lies else 0, attack)
+            if seeds := sorted(set(ours) & set(alone)):
+                liars = f if ATTACKS[attack].lies else 0
+                cell = Cell(task, start, liars, some[0].config.workers, attack)
                 found[cell] = np.array([ours[k] - alone[k] for k in seeds])
     return found
 
 
-def summary(results: Results, view: View) -> str:
+def of_view(some: Gains, view: View, many: bool) -> Gains:
+    """The gains in the cells of a view in which most lie, or in the others."""
+    return {cell: values for cell, values in some.items() if view.has(cell) and cell.most_lie == many}
+
+
+def summary(found: dict[tuple[str, str], Gains], view: View) -> str:
     """A line per rule: its lowest and highest mean gain over `local`, with few liars and with most; or ""."""
-    columns = [(many, measure) for many in (False, True) for measure in MEASURES]
-    columns.remove((True, "mean_own"))  # of the one normal worker, which is the worst, too
-    every = {column: who(results, view, column[0]) for column in columns}
-    columns = [column for column in columns if every[column]]
-    head = [f"{MEASURES[measure]}, {every[many, measure]}" for many, measure in columns]
+    head, columns = [], []
+    for many in (False, True):
+        cells = cells_of(found, view, many)
+        one = all(cell.workers - cell.liars == 1 for cell in cells)  # who is the worst worker and the mean
+        for measure, name in MEASURES.items():
+            if cells and not (one and measure == "mean_own"):
+                head.append(f"{name}, {who(cells)}")
+                columns.append((measure, many, len(cells)))
     lines = []
     for rule in RULES[1:]:
-        cells = [span(of_view(gains(results, rule, measure), view, many), view) for many, measure in columns]
-        if cells and cells[0]:
-            lines.append(f"| `{rule}` | {' | '.join(cell or '-' for cell in cells)} |")
+        texts = [
+            span(of_view(found[rule, measure], view, many), view, count) for measure, many, count in columns
+        ]
+        if any(texts):
+            lines.append(f"| `{rule}` | {' | '.join(text or '-' for text in texts)} |")
     return "\n".join([f"| | {' | '.join(head)} |", f"|---|{'---|' * len(head)}", *lines]) if lines else ""
 
 
-def who(results: Results, view: View, many: bool) -> str:
-    """How many lie in the cells of a view in which most do, or in the others: words; "" if there are none."""
-    configs = [run.config for run in results]
-    found = {
-        (c.liars, c.workers)
-        for c in configs
-        if view.has(Cell(c.task, c.start, c.liars, c.attack)) and (2 * c.liars > c.workers) == many
-    }
-    counts = " or ".join(str(liars) for liars, _ in sorted(found))
-    return f"{counts}{'' if many else ' liars'} of {max(found)[1]}" if found else ""
+def cells_of(found: dict[tuple[str, str], Gains], view: View, many: bool) -> set[Cell]:
+    """The cells of a view in which most lie, or the others, in which there are gains of any rule."""
+    return {cell for some in found.values() for cell in of_view(some, view, many)}
 
 
-def of_view(found: dict[Cell, np.ndarray], view: View, many: bool) -> list[np.ndarray]:
-    """The gains in the cells of a view in which most lie, or in the others."""
-    N = TASKS[view.task].defaults["workers"]
-    return [values for cell, values in found.items() if view.has(cell) and (2 * cell.liars > N) == many]
+def who(cells: set[Cell]) -> str:
+    """How many lie in the cells: "0 or 3 liars of 10"."""
+    counts = sorted({cell.liars for cell in cells})
+    return f"{' or '.join(map(str, counts))} liars of {max(cell.workers for cell in cells)}"
 
 
-def span(some: list[np.ndarray], view: View) -> str:
-    """The lowest mean gain with its 95 % interval, and the highest; "" with too few seeds."""
-    if not some or min(map(len, some)) < view.seeds:
+def enough(some: Gains, view: View) -> list[np.ndarray]:
+    """The gains in each cell; none if a cell has too few seeds, as it might be the worst."""
+    return list(some.values()) if some and min(map(len, some.values())) >= view.seeds else []
+
+
+def span(some: Gains, view: View, count: int) -> str:
+    """The lowest mean gain with its 95 % interval, and the highest; "" if a cell has too few seeds.
+
+    If it is not of all `count` cells, of how many.
+    """
+    if not (found := enough(some, view)):
         return ""
-    low, high = (pick(some, key=np.mean) for pick in (min, max))
-    return f"{low.mean():+.3f} ±{interval(low):.3f} to {high.mean():+.3f}"
+    low, high = (pick(found, key=np.mean) for pick in (min, max))
+    missing = f" ({len(found)} of {count} cases)" if len(found) < count else ""
+    return f"{low.mean():+.3f} ±{interval(low):.3f} to {high.mean():+.3f}{missing}"
 
 
 def section(results: Results) -> str:
     """The block of the page: the summaries, then the tables, folded."""
-    text = []
+    text, found = [], gains(results)
     for view in VIEWS:
-        if lines := summary(results, view):
+        if lines := summary(found, view):
             text.append(f"{view.about}, rules with {view.seeds} seeds or more:\n\n{lines}")
-    for (task, start, f), part in parts(results).items():
-        for papers in (True, False):
-            some = [run for run in part if ATTACKS[run.config.attack].by_default == papers]
-            if some:
-                text.append(folded(some, task, start, f, papers))
+    for (_, start, f), part in parts(results).items():
+        for kind in KINDS:
+            if some := [run for run in part if kind_of(run.config.attack) == kind]:
+                text.append(folded(some, start, f, kind))
     return "\n\n".join(text)
 
 
-def folded(some: Results, task: str, start: str, f: int, papers: bool) -> str:
+def folded(some: Results, start: str, f: int, kind: str) -> str:
     """A table that opens at a click, with what it is about."""
     c = some[0].config
-    facts = [f"{c.workers} workers", f"{f} attackers", f"{c.epochs} epochs"]
-    facts += ["common initial values"] if start == "common" else []
-    facts += [] if papers else ["attacks that know the rule"]
-    facts += [systems.seeds(some), f"{len(some)} runs"]
-    title = f"{TASKS[task].title}: worst <i>own</i> / mean <i>whole</i>; {', '.join(facts)}"
-    return f'<details markdown="1">\n<summary>{title}</summary>\n\n{systems.table(some)}\n\n</details>'
+    counts = Counter((run.config.rule, run.config.attack) for run in some).values()
+    facts = [f"{c.workers} workers", several(f, "attacker"), several(c.epochs, "epoch")]
+    facts += [*filter(None, [STARTS[start], KINDS[kind]]), systems.seeds(some), f"{len(some)} runs"]
+    title = f"{TASKS[c.task].title}: worst <i>own</i> / mean <i>whole</i>; {', '.join(facts)}"
+    lines = systems.table(some, max(counts))
+    return f'<details markdown="1">\n<summary>{title}</summary>\n\n{lines}\n\n</details>'
 
 
-def draw(results: Results, path: Path, view: View = VIEWS[0]) -> None:
-    """Writes a picture: the gain over `local` of the rules, a dot per attack, with its 95 % interval."""
-    safe = {rule: of_view(gains(results, rule, "worst_own"), view, False) for rule in RULES[1:]}
-    shown = [rule for rule, some in safe.items() if span(some, view)][::-1]
+def draw(results: Results, path: Path) -> None:
+    """Writes a picture of the first view: the gain over `local` of the rules, with 95 % intervals."""
+    view, found = VIEWS[0], gains(results)
+    few = {rule: of_view(found[rule, "worst_own"], view, False) for rule in RULES[1:]}
+    shown = [rule for rule, some in few.items() if enough(some, view)][::-1]
     title = "Accuracy minus that of workers that never talk; Spambase, a dot per attack"
     facts = "bar: 95 % interval over the seeds; beyond the edge where a dot is missing"
     with drawing(path, f"{title}\n{facts}", (7.2, 0.42 * len(shown) + 1.5)) as fig:
         panels = [(many, measure) for many in (False, True) for measure in ("worst_own", "mean_whole")]
         axes = fig.subplots(1, 4, sharey=True)
         for ax, (many, measure) in zip(axes, panels, strict=True):
-            panel(ax, [of_view(gains(results, rule, measure), view, many) for rule in shown])
-            ax.set_title(f"{systems.MAPS[measure]}\n{'9' if many else '0 or 3'} liars of 10", fontsize=8)
+            panel(ax, [enough(of_view(found[rule, measure], view, many), view) for rule in shown])
+            ax.set_title(f"{systems.MAPS[measure]}\n{who(cells_of(found, view, many))}", fontsize=8)
         axes[0].set_yticks(range(len(shown)), shown)
 
 
