@@ -485,7 +485,8 @@ def parser(argv: list[str] | None) -> Parser:
     choice(p, "--attack", ATTACKS, "what attackers send", default=["none"], dest="attacks", **one)
     add = p.add_argument
     add("--seed", type=whole_number(0), default=[0], dest="seeds", metavar="K", help="of all draws", **one)
-    add("--epochs", type=whole_number(1), metavar="T", help="passes over the local data")
+    epoch = "how many; one is as many rounds as the workers together need to read as many rows as they hold"
+    add("--epochs", type=whole_number(1), metavar="T", help=epoch)
     network(p.add_argument_group("the network of workers"))
     hear = "whom attackers listen to if their attack takes models of others: all, or as the graph says"
     choice(p, "--hear", peers.HEAR, hear, default="all")
