@@ -20,7 +20,7 @@ because they lie outside of a round:
   (refimpl/related/attacks.py) is that of He et al., whose attackers train on the labels C - 1 - y; whether the
   released code's is the same is not known.
 
-One thing that is taken over shows in no name: with `idle-attackers` an arbitrary message is the one before,
+With `idle-attackers` the arbitrary attack vanishes, as it does there: its message is the one before,
 multiplied again in every round, and soon is about 0.
 """
 
