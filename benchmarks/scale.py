@@ -4,8 +4,8 @@
 
 The paper says O(d |N_k|) for a worker, of a risk on the batch; with r_k over all of S_k it is O(d |N_k| |S_k|).
 Each point is a process of its own, so that its peak memory is its own: everything that it holds, Python, numpy
-and random data of 40 rows per worker included. Spambase's network on a random regular graph, rule adaptive,
-attack ALIE by a tenth of the workers, one thread and float64; whole rounds of the fast engine. The risk is on
+and random data included. Spambase's network on a random regular graph, rule adaptive, attack ALIE by a tenth of
+the workers, one thread and float64; whole rounds of the fast engine. A worker has 40 rows, and the risk is on
 the batch, of 20 rows, but where the rows grow: there it is on all of them. The exponent is the slope of a line
 through the larger half of the points, on logarithmic axes.
 """

@@ -26,13 +26,13 @@ from refimpl.fast import parallel
 from refimpl.process import ended
 
 CASES = [("har", "batch"), ("har", "local"), ("spambase", "local")]
-Seconds = dict[str, np.ndarray]  # by part of a round: its time, busy in the caller, busy in the other thread
+Times = dict[str, np.ndarray]  # by part of a round: its time, busy in the caller, busy in the other thread
 ROUND = "round"
 
 
-def profile(task: str, risk: str, count: int, seconds: float) -> Seconds:
+def profile(task: str, risk: str, count: int, seconds: float) -> Times:
     """The milliseconds of a round on `count` threads, by part, in the mean of the rounds of so many seconds."""
-    found: Seconds = defaultdict(lambda: np.zeros(3))
+    found: Times = defaultdict(lambda: np.zeros(3))
     shared, caller = parallel.parallel_for, threading.get_ident()
     inside = False
 
@@ -63,9 +63,8 @@ def profile(task: str, risk: str, count: int, seconds: float) -> Seconds:
                 next(running)
             found.clear()
             begun = time.perf_counter()
-            while (
-                time.perf_counter() < begun + seconds or done % 32
-            ):  # a carried product is made anew in one of 32
+            # Whole blocks of 32 rounds, as a carried product is made anew in one of them.
+            while time.perf_counter() < begun + seconds or done % 32:
                 next(running)
                 done += 1
         found[ROUND] += time.perf_counter() - begun

@@ -17,8 +17,8 @@ others go on without it. In the last round that it misses another process starts
 and listens, as something may come late. The rank stays, as MPI would not go on without it: for a dead worker it
 repeats the last message, which all drop but attackers that know all models.
 
-Any other process that dies ends the run, as does a rank that has kept others waiting for too long, of which
-they say who it was: the same command goes on from the last checkpoint that all have.
+Any other process that dies ends the run, as does a rank that keeps others waiting for too long; they say which
+it was. The same command goes on from the last checkpoint that all have.
 
 What a real network would not have: all ranks start from one file. Each reads it, deals it like all the others,
 keeps the rows of its own workers and forgets the rest before the first round. In the end rank 0 collects a few
@@ -75,7 +75,7 @@ NOTHING = bytearray(0)
 
 
 class LostError(Exception):
-    """The ranks that have not been heard of for too long."""
+    """The ranks that have not been heard from for too long."""
 
 
 class Channel:
@@ -204,10 +204,11 @@ def own_share(whole: Run, workers: np.ndarray) -> Own:
 
 
 Found = tuple[list[tuple[float, float]], int]
+"""accuracy and loss of each normal worker; how often too few arrived"""
 
 
 def evaluate(own: Own, state: Ours) -> Found:
-    """Of our normal workers, accuracy on the own test split and training loss; how often too few arrived."""
+    """Accuracy on the own test split and loss of each of our normal workers; how often too few arrived."""
     s = own.setting
     scores = [
         (float((s.model.predict(w, X) == y).mean()), float(s.model.risk(w, s.X[k], s.y[k])))
@@ -403,8 +404,8 @@ def run(comm: Any, share: Share, timeout: float) -> None:
     first, last = max(set.intersection(*done), default=0), plan.last
     channels = open_channels(comm, own.setting, plan.hears, parts, own.W, timeout)
     say(comm, f"{plan.config.workers} workers on {several(comm.size, 'rank')}, round {first} of {last}")
-    exchanges, found = list[peers.Exchange](channels), own.faults
-    children = [Child(plan, k, found.down[k], first) for k in np.setdiff1d(here, own.workers) if found]
+    exchanges, wrong = list[peers.Exchange](channels), own.faults
+    children = [Child(plan, k, wrong.down[k], first) for k in np.setdiff1d(here, own.workers) if wrong]
     for child in children:
         exchanges = [partial(child.beside, exchange) for exchange in exchanges]
     start = time.perf_counter()
@@ -425,7 +426,7 @@ def run(comm: Any, share: Share, timeout: float) -> None:
 def give_up(comm: Any, t: int, timeout: float, lost: dict[int, np.ndarray]) -> None:
     """Ends all ranks, with a line that says which are lost."""
     names = ", ".join(f"rank {p} (worker {' '.join(map(str, workers))})" for p, workers in lost.items())
-    about = f"rank {comm.rank} has heard nothing of {names} for {timeout:g} s, in round {t}"
+    about = f"rank {comm.rank} has heard nothing from {names} for {timeout:g} s, in round {t}"
     print(
         f"mpi_peers.py: {about}; the same command goes on from the last checkpoint", file=sys.stderr, flush=True
     )
@@ -453,8 +454,8 @@ def report(comm: Any, share: Share, found: list[Found], costs: list[float]) -> N
     print(f"own test accuracy: worst {min(accuracy):.4f}, mean {np.mean(accuracy):.4f}")
     print(f"training loss: highest {max(loss):.4f}, mean {np.mean(loss):.4f}")
     if own.faults:
-        times = f"{sum(too_few)} of {len(own.setting.normal) * plan.last} times"
-        print(f"normal workers kept their own models, as too few others arrived: {times}")
+        how_often = f"{sum(too_few)} of {len(own.setting.normal) * plan.last} times"
+        print(f"normal workers kept their own models, as too few others arrived: {how_often}")
     if not costs:
         return
     print("\nA round of each rank, and d (|N_k| - 1) itemsize, which one worker a rank should send")
@@ -485,7 +486,8 @@ def parser(argv: list[str] | None) -> Parser:
     choice(p, "--attack", ATTACKS, "what attackers send", default=["none"], dest="attacks", **one)
     add = p.add_argument
     add("--seed", type=whole_number(0), default=[0], dest="seeds", metavar="K", help="of all draws", **one)
-    add("--epochs", type=whole_number(1), metavar="T", help="passes over the local data")
+    epoch = "how many; one is as many rounds as the workers together need to read as many rows as they hold"
+    add("--epochs", type=whole_number(1), metavar="T", help=epoch)
     network(p.add_argument_group("the network of workers"))
     hear = "whom attackers listen to if their attack takes models of others: all, or as the graph says"
     choice(p, "--hear", peers.HEAR, hear, default="all")

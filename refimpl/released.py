@@ -2,8 +2,8 @@
 
 Each difference is an entry of DIFFERENCES at the end, to be tried alone or with others: `round_` is
 `algorithm.round_` with those that are switched on. The facts were read off github.com/cbhowmic/ResilientP2P;
-its three tasks differ among themselves, see `differences_of`. Not taken over, most as they are outside of a
-round:
+its three tasks differ among themselves, see `differences_of`. These facts are not taken over, most of them
+because they lie outside of a round:
 
 - An epoch ends there when the worker with the fewest rows has read them once, here when all have read as many
   rows as they hold together: on HAR after 21 and 26 rounds. The workers before that one in the order of their
@@ -12,11 +12,16 @@ round:
 - A loss that is NaN skips the worker's step. A message with a NaN makes every receiver's model NaN, as 0 times
   NaN is NaN, and the running average of its risk stays NaN.
 - The initial networks are the same in every run, as torch's seed is fixed.
-- The losses that it plots are sums of the batches' means over the number of rows: the mean loss, divided by the
-  batch size.
+- The losses that it plots are sums of the batches' means over the number of rows: about the mean loss, divided
+  by the batch size.
 - Without attackers and with fewer than ten workers its trimmed mean is NaN, as it takes the slice [0:-0].
 - Its command line for MNIST has a learning rate of 0.02, the paper's, that nothing reads: it trains with 0.001.
-- HAR and MNIST have an attack that flips labels, of which the paper reports nothing.
+- HAR and MNIST have an attack that flips labels, of which the paper reports nothing. Our `label-flip`
+  (refimpl/related/attacks.py) is that of He et al., whose attackers train on the labels C - 1 - y; whether the
+  released code's is the same is not known.
+
+With `idle-attackers` the arbitrary attack vanishes, as it does there: its message is the one before,
+multiplied again in every round, and soon is about 0.
 """
 
 import itertools

@@ -3,6 +3,7 @@
     python studies/claims.py                # of docs/results
     python studies/claims.py --markdown     # for a document
     python studies/claims.py FILE.csv ...   # of files that report --format runs has written
+    python studies/claims.py --curves FOLDER    # with the runs in a folder for those kept epoch by epoch
 
 All numbers are the worst accuracy of the normal workers, each on its own test split, after the last epoch; ± is
 half of Student's 95 % interval, and a number without it is of one seed. Claims are judged by the seeds that
@@ -13,13 +14,17 @@ without an attack nothing depends on the number of attackers: such runs count fo
 to.
 
 The training loss is the highest of the normal workers', over all their local data, mean over the seeds. The
-released code plots the mean over an epoch's batches instead, and divides it by the batch size.
+released code plots the mean over an epoch's batches instead, and divides it by the batch size. Where runs are
+kept with their curves (docs/results/*_curves.jsonl: every epoch up to 10, and every fifth after), it is also
+compared with the accuracy from epoch to epoch, run by run; the number is the mean over the seeds.
 """
 
 import argparse
+import json
+import math
 import sys
 import textwrap
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -32,7 +37,7 @@ from refimpl.experiments import results
 from refimpl.experiments.config import Config
 from refimpl.experiments.options import Parser
 from refimpl.experiments.presets import ACCURACY, LOSS
-from refimpl.experiments.results import SETTING, Results, describe_versions, protocol
+from refimpl.experiments.results import SETTING, Results, RunResult, describe_versions, protocol
 from refimpl.experiments.statistics import interval, level_with
 from refimpl.experiments.tables import WIDTH
 from refimpl.experiments.tasks import TASKS
@@ -45,7 +50,10 @@ CLOSE = 0.05  # accuracies that differ by no more are comparable
 GUESSING = {"har": 1 / 6}  # the accuracy of a guess; below twice that a rule has failed to learn
 ATTACKED = ("sign-flip", "arbitrary", "foe", "alie")
 OPPOSED = -0.5  # rank correlations from here down are a trend
+FEWEST = 4  # rules, or epochs, that have a trend
 Numbers = dict[str, dict[int, float]]  # by rule and seed
+NOTHING: dict[str, Numbers] = {}
+WORST = {ACCURACY: 0.0, LOSS: math.inf}  # what a number counts as in an epoch in which it was lost
 
 # Read off the supplement's figures by eye, to about 0.03: adaptive, then BASELINES.
 FIGURES: dict[tuple[str, int], dict[str, tuple[str, ...]]] = {  # by task and number of attackers, then attack
@@ -77,18 +85,39 @@ class Setting(NamedTuple):
     losses: dict[str, Numbers]  # likewise
     caption: str  # what the runs have in common
     source: str  # the files that they are in, and by how many versions of the code they are
+    trends: dict[str, Numbers] = NOTHING  # rank correlations over the epochs, of loss and accuracy, by attack
 
 
-def read(paths: list[Path]) -> list[Setting]:
-    """The settings of all files, under the protocol of the paper or of the released code. Raises ValueError."""
+def read(paths: list[Path], curves: Sequence[Path] = ()) -> list[Setting]:
+    """The settings of all files, under the protocol of the paper or of the released code.
+
+    `curves` are where runs are kept epoch by epoch. Raises OSError or ValueError.
+    """
     files = {format_path(path): whole(results.read(path)) for path in paths}
+    by_epoch = {format_path(path): whole(read_curves(path)) for path in curves}
     groups = results.groups([run for some in files.values() for run in some], SETTING)
-    return sorted((setting(group[0].config, files) for group in groups), key=order)
+    return sorted((setting(group[0].config, files, by_epoch) for group in groups), key=order)
 
 
 def kept_files() -> list[Path]:
     """The files of docs/results, in the order of the tasks."""
     return [path for task in TASKS for path in sorted((ROOT / "docs" / "results").glob(f"{task}*.csv"))]
+
+
+def kept_curves() -> list[Path]:
+    """The files of docs/results that hold runs epoch by epoch."""
+    return sorted((ROOT / "docs" / "results").glob("*_curves.jsonl"))
+
+
+def read_curves(path: Path) -> Results:
+    """The runs in a folder, or in a file with one per line. Raises OSError or ValueError."""
+    if path.is_dir():
+        return results.read(path)
+    lines = path.read_text(encoding="utf-8").splitlines()
+    try:
+        return [results.from_json(json.loads(line)) for line in lines]
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from None
 
 
 def whole(found: Results) -> Results:
@@ -107,25 +136,48 @@ def order(s: Setting) -> tuple[Any, ...]:
     return list(TASKS).index(c.task), -c.attackers, protocol(c), c.risk != "local"
 
 
-def setting(c: Config, files: dict[str, Results]) -> Setting:
+def setting(c: Config, files: dict[str, Results], by_epoch: dict[str, Results]) -> Setting:
     """The setting of configuration c, with the numbers of all runs that belong to it. Raises ValueError."""
     used = {name: [run for run in runs if belongs(run.config, c)] for name, runs in files.items()}
-    found = [run for runs in used.values() for run in runs]
-    results.need_same(found, ["data"])
+    curves = {
+        name: [run for run in runs if belongs(run.config, c) and trend(run) is not None]
+        for name, runs in by_epoch.items()
+    }
+    found, drawn = ([run for runs in some.values() for run in runs] for some in (used, curves))
+    results.need_same([*found, *drawn], ["data"])
     configs = [run.config for runs in files.values() for run in runs]
-    source = "; ".join([", ".join(name for name in used if used[name]), *describe_versions(found)])
-    accuracies, losses = by_attack(found, ACCURACY), by_attack(found, LOSS)
-    return Setting(c, accuracies, losses, caption(c, configs), source)
+    names = [name for some in (used, curves) for name in some if some[name]]
+    source = "; ".join([", ".join(names), *describe_versions([*found, *drawn])])
+    accuracies, losses = by_attack(found, last_of(ACCURACY)), by_attack(found, last_of(LOSS))
+    return Setting(c, accuracies, losses, caption(c, configs), source, by_attack(drawn, trend))
 
 
-def by_attack(runs: Results, measure: str) -> dict[str, Numbers]:
+def last_of(measure: str) -> Callable[[RunResult], float | None]:
+    """A function that gives a run's number after the last epoch, or None."""
+    return lambda run: run.last(measure) if measure in run.history else None
+
+
+def by_attack(runs: Results, number: Callable[[RunResult], float | None]) -> dict[str, Numbers]:
     """A number of each run that has it, by attack, rule and seed."""
     found: dict[str, Numbers] = {}
     for run in runs:
-        if measure in run.history:
-            numbers = found.setdefault(run.config.attack, {}).setdefault(run.config.rule, {})
-            numbers[run.config.seed] = run.last(measure)
+        if (value := number(run)) is not None:
+            found.setdefault(run.config.attack, {}).setdefault(run.config.rule, {})[run.config.seed] = value
     return {attack: found[attack] for attack in ATTACKS if attack in found}
+
+
+def trend(run: RunResult) -> float | None:
+    """Spearman's, of accuracy and loss over the epochs of a run; None if fewer than four of both are known."""
+    if len(run.evaluated) < FEWEST or not {ACCURACY, LOSS} <= run.history.keys():
+        return None
+    accuracy, losses = ([w if x is None else x for x in run.history[name]] for name, w in WORST.items())
+    return spearman(accuracy, losses)
+
+
+def spearman(xs: Sequence[float], ys: Sequence[float]) -> float:
+    """The correlation of the ranks; 0 where one of the two never changes."""
+    ranks = [rankdata(xs), rankdata(ys)]
+    return float(np.corrcoef(*ranks)[0, 1]) if all(np.ptp(some) for some in ranks) else 0.0
 
 
 def belongs(run: Config, c: Config) -> bool:
@@ -229,13 +281,25 @@ def rank_correlation(s: Setting, attack: str) -> float | None:
     """Spearman's, of accuracy and loss over the paper's rules; None if fewer than four were run."""
     accuracy, losses = compared(s, attack), s.losses.get(attack, {})
     rules = [rule for rule in accuracy if accuracy[rule].keys() <= losses.get(rule, {}).keys()]
-    if len(rules) < 4:
+    if len(rules) < FEWEST:
         return None
-    ranks = [
-        rankdata([mean(accuracy[rule]) for rule in rules]),
-        rankdata([mean({seed: losses[rule][seed] for seed in accuracy[rule]}) for rule in rules]),
-    ]
-    return float(np.corrcoef(*ranks)[0, 1]) if all(np.ptp(some) for some in ranks) else 0.0
+    of_seeds = [mean({seed: losses[rule][seed] for seed in accuracy[rule]}) for rule in rules]
+    return spearman([mean(accuracy[rule]) for rule in rules], of_seeds)
+
+
+def loss_falls(s: Setting) -> str | None:
+    """The training loss of a rule falls over the epochs as its test accuracy rises."""
+    rules = ("adaptive", *BASELINES)
+    pairs = {(rule, attack): some[rule] for attack, some in s.trends.items() for rule in rules if rule in some}
+    if not pairs:
+        return None
+    found = {pair: mean(by_seed) for pair, by_seed in pairs.items()}
+    opposed = [pair for pair in found if found[pair] <= OPPOSED]
+    answer = "Yes" if len(opposed) == len(found) else "In part" if opposed else "No"
+    how = f"rank correlation {OPPOSED:.2f} or less for {len(opposed)} of {several(len(found), 'pair')}"
+    order = sorted(found, key=found.__getitem__)
+    ends = " to ".join(f"{found[pair]:+.2f} ({', '.join(pair)})" for pair in (order[0], order[-1]))
+    return f"{answer}: {how} of rule and attack ({seeds_of(list(pairs.values()))}), {ends}."
 
 
 CLAIMS = (best, kept, others_fail, comparable_on_mnist, loss_follows)
@@ -315,7 +379,7 @@ def table(rows: list[list[str]], markdown: bool) -> str:
 def claims(settings: list[Setting], markdown: bool) -> str:
     """Each claim, with its answer for every setting that it can be asked of."""
     rows, lines = [["claim", "runs", "answer"]], []
-    for claim in CLAIMS:
+    for claim in (*CLAIMS, *([loss_falls] if any(map(loss_falls, settings)) else [])):
         answers = {f"[{i}]": text for i, s in enumerate(settings, start=1) if (text := claim(s))} or {
             "-": "not run"
         }
@@ -377,10 +441,15 @@ def losses(s: Setting, markdown: bool) -> str:
 def main(argv: list[str] | None = None) -> int:
     p = Parser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("files", nargs="*", type=Path, help="CSV files of runs (docs/results)")
+    of = "of runs, to compare loss and accuracy over the epochs; or a file like docs/results/*_curves.jsonl"
+    p.add_argument("--curves", nargs="+", default=[], type=Path, metavar="FOLDER", help=of)
     p.add_argument("--markdown", action="store_true", help="tables for a document")
     options = p.parse_args(argv)
     try:
-        settings = read(options.files or kept_files())
+        curves = options.curves or ([] if options.files else kept_curves())
+        settings = read(options.files or kept_files(), curves)
+        if options.curves and not any(s.trends for s in settings):
+            raise ValueError("--curves needs runs of these settings, with losses of four epochs, and got none")
     except (OSError, ValueError) as error:
         print(f"{p.prog}: {error}", file=sys.stderr)
         return 2

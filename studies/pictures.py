@@ -33,29 +33,30 @@ from refimpl.attacks import ATTACKS
 from refimpl.experiments import figures
 from refimpl.experiments.atomic import write
 from refimpl.experiments.figures import FEW, MARKERS, drawing
-from refimpl.experiments.results import Results, RunResult, as_json, from_json, groups, protocol, read
+from refimpl.experiments.results import Results, RunResult, as_json, groups, protocol, read
 from refimpl.experiments.statistics import CONFIDENCE, holm, interval, paired_p
 from refimpl.experiments.tables import names_run, select
 from refimpl.experiments.tasks import TASKS
 from refimpl.process import ended
 
 ROOT, KEPT, FOLDER = DOCS.parent, DOCS / "results", DOCS / "pictures"
-CURVES = KEPT / "spambase_curves.jsonl"  # a run per line, as its JSON file has it, but for what nobody draws
+CURVES = KEPT / "spambase_curves.jsonl"  # a run per line: of its JSON file, what is used
 
 
 # --- Curves: kept apart, for the rows of a CSV have the last epoch only -------------------------------------
 
 
 def collect(folder: Path, path: Path = CURVES) -> None:
-    """Keeps what is drawn of the runs in a folder: every epoch up to 10, and every fifth after."""
+    """Keeps what is used of the runs in a folder: every epoch up to 10, and every fifth after."""
     runs = (json.loads(as_json(thinned(run))) for run in read(folder))
     write(path, "".join(json.dumps(run, separators=(",", ":")) + "\n" for run in runs))
 
 
 def thinned(run: RunResult) -> RunResult:
-    """The run without what no picture shows."""
+    """The run without what no picture shows and `claims.trend` does not read."""
     at = [i for i, epoch in enumerate(run.evaluated) if epoch <= 10 or epoch % 5 == 0]
-    history = {name: run.history[name] for name in ("worst_own", "passing") if name in run.history}
+    used = ("worst_own", "highest_loss", "passing")
+    history = {name: run.history[name] for name in used if name in run.history}
     weights = run.weights_at if run.config.rule == "adaptive" else {}
     return replace(
         run,
@@ -73,7 +74,7 @@ def rounded(value: float | None) -> float | None:
 
 def curves() -> Results:
     """The runs whose curves are kept."""
-    return [from_json(json.loads(line)) for line in CURVES.read_text(encoding="utf-8").splitlines()]
+    return claims.read_curves(CURVES)
 
 
 # --- The pictures that are not a study's own ----------------------------------------------------------------

@@ -1,5 +1,6 @@
 """studies/claims.py, on files of runs that are made up."""
 
+import json
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -11,7 +12,7 @@ import claims
 from some_results import as_released, result
 
 from refimpl.experiments import report
-from refimpl.experiments.results import as_csv
+from refimpl.experiments.results import as_csv, as_json
 
 BASELINES = ("average", "medoid", "trimmed-mean", "median", "krum")
 
@@ -174,6 +175,127 @@ def test_the_loss_follows_the_accuracy_if_the_ranks_are_opposed(tmp_path, losses
     assert claims.loss_follows(setting) == answer
     table = claims.losses(setting, markdown=False).splitlines()
     assert f"{losses[0]:.2f}" in table[1]
+
+
+RISING = (0.5, 0.6, 0.7, 0.8)
+
+
+def curve(rule, attack, losses, accuracy=RISING, seed=0, **options):
+    """A run that was evaluated after each of its epochs."""
+    run = result(rule, attack, seed, 0.5, **{"task": "har", "epochs": len(accuracy)} | options)
+    history = {"worst_own": list(accuracy), "highest_loss": list(losses)}
+    return replace(run, history=history, evaluated=list(range(1, 1 + len(accuracy))))
+
+
+def lines_of(tmp_path, runs, name="some_curves.jsonl"):
+    lines = (json.dumps(json.loads(as_json(run))) for run in runs)
+    (tmp_path / name).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    return tmp_path / name
+
+
+def with_curves(tmp_path, runs):
+    """The settings of these runs: their last epochs in a CSV file, all epochs in another."""
+    return claims.read([file_of(tmp_path, runs)], [lines_of(tmp_path, runs)])
+
+
+@pytest.mark.parametrize(
+    ("losses", "value", "answer"),
+    [
+        ((0.9, 0.5, 0.3, 0.2), "-1.00", "Yes"),
+        ((400, 0.3, 0.2, 0.1), "-1.00", "Yes"),  # of the ranks, whatever the size
+        ((0.3, 0.4, 0.2, 0.1), "-0.80", "Yes"),
+        ((0.3, 0.2, 0.4, 0.1), "-0.40", "No"),
+        ((0.2, 0.3, 0.5, 0.9), "+1.00", "No"),
+        ((0.1, 0.1, 0.1, 0.1), "+0.00", "No"),
+        ((None, 0.3, 0.2, 0.1), "-1.00", "Yes"),  # what was lost is the highest
+        ((0.3, 0.2, 0.1, None), "+0.20", "No"),
+    ],
+)
+def test_the_loss_falls_over_the_epochs_if_its_ranks_oppose_those_of_the_accuracy(
+    tmp_path, losses, value, answer
+):
+    (setting,) = with_curves(tmp_path, [curve("adaptive", "foe", losses)])
+    count = {"Yes": 1, "No": 0}[answer]
+    pair = f"{value} (adaptive, foe)"
+    assert claims.loss_falls(setting) == (
+        f"{answer}: rank correlation -0.50 or less for {count} of 1 pair of rule and attack (1 seed), "
+        f"{pair} to {pair}."
+    )
+
+
+def test_losses_are_compared_run_by_run_and_then_averaged_over_the_seeds(tmp_path):
+    """The mean of these two curves falls; seed 0's correlation is -1, and seed 1's +1."""
+    runs = [curve("krum", "foe", (9, 6, 3, 1)), curve("krum", "foe", (0.1, 0.2, 0.3, 0.4), seed=1)]
+    (setting,) = with_curves(tmp_path, runs)
+    assert setting.trends == {"foe": {"krum": {0: pytest.approx(-1), 1: pytest.approx(1)}}}
+    assert "for 0 of 1 pair of rule and attack (2 seeds), +0.00 (krum, foe)" in claims.loss_falls(setting)
+
+
+def test_each_rule_and_attack_has_a_correlation_in_its_own_setting(tmp_path):
+    falling, rising = (4, 3, 2, 1), (1, 2, 3, 4)
+    released = {name: value for name, value in as_released("har").items() if name != "task"}
+    runs = [
+        curve("adaptive", "foe", falling),
+        curve("krum", "foe", (3, 4, 2, 1)),
+        curve("krum", "alie", rising),
+        curve("local", "alie", rising),  # not among those that the claim is of
+        curve("krum", "foe", rising, **released),
+        curve("krum", "foe", rising, released=("deviation",)),  # of neither protocol
+    ]
+    paper, theirs = with_curves(tmp_path, runs)
+    assert claims.loss_falls(paper).startswith("In part: rank correlation -0.50 or less for 2 of 3 pairs of")
+    assert claims.loss_falls(paper).endswith(" (1 seed), -1.00 (adaptive, foe) to +1.00 (krum, alie).")
+    assert paper.trends["alie"]["local"] == {0: pytest.approx(1)}
+    assert claims.loss_falls(theirs).startswith("No: rank correlation -0.50 or less for 0 of 1 pair of")
+    longer = lines_of(tmp_path, [curve("adaptive", "foe", falling, epochs=40)])
+    assert [s.trends for s in claims.read([tmp_path / "runs.csv"], [longer])] == [{}, {}]
+
+
+def test_of_three_epochs_there_is_no_trend(tmp_path):
+    (setting,) = with_curves(tmp_path, [curve("adaptive", "foe", (3, 2, 1), (0.5, 0.6, 0.7))])
+    assert claims.loss_falls(setting) is None
+
+
+def test_curves_are_spoken_of_if_they_have_losses(tmp_path, capsys, monkeypatch):
+    """Those that are kept, unless files are named; a folder of runs will do as well."""
+    runs = [curve(rule, "alie", (4, 3, 2, 1)) for rule in ("adaptive", *BASELINES)]
+    table, curves = file_of(tmp_path, runs), lines_of(tmp_path, runs)
+    without = [replace(run, history={"worst_own": run.history["worst_own"]}) for run in runs]
+    lossless = lines_of(tmp_path, without, "lossless_curves.jsonl")
+    for i, run in enumerate(runs):
+        (tmp_path / f"{i}.json").write_text(as_json(run), encoding="utf-8")
+    monkeypatch.setattr(claims, "kept_files", lambda: [table])
+
+    def said(argv, kept):
+        monkeypatch.setattr(claims, "kept_curves", lambda: [kept])
+        assert claims.main(argv) == 0
+        return capsys.readouterr().out
+
+    silent = said([], lossless)
+    assert "falls over the epochs" not in silent
+    assert said([str(table)], curves) == silent
+    spoken = said([], curves)
+    assert max(map(len, spoken.splitlines())) <= 80
+    assert "[1] Yes: rank correlation -0.50 or less for 6 of 6 pairs" in " ".join(spoken.split())
+    assert "runs.csv, some_curves.jsonl" in spoken.splitlines()[0]
+    assert set(silent.splitlines()[1:]) <= set(spoken.splitlines())
+    from_folder = said([str(table), "--curves", str(tmp_path)], lossless)
+    assert from_folder.partition("\n\n")[2] == spoken.partition("\n\n")[2]
+
+
+def test_curves_that_cannot_be_used_are_one_line(tmp_path, capsys):
+    run = curve("adaptive", "foe", (4, 3, 2, 1))
+    table = file_of(tmp_path, [run])
+    (tmp_path / "no_curves.jsonl").write_text("{}\n", encoding="utf-8")
+    for path, reason in (
+        (lines_of(tmp_path, [replace(run, config=replace(run.config, epochs=40))]), "got none"),
+        (lines_of(tmp_path, [replace(run, data="other")], "other.jsonl"), "the same data, got da7a, other"),
+        (tmp_path / "no_curves.jsonl", "no_curves.jsonl: needs the result of a run in format 2, got none"),
+        (tmp_path / "nowhere.jsonl", "nowhere.jsonl'"),
+    ):
+        assert claims.main([str(table), "--curves", str(path)]) == 2
+        (line,) = capsys.readouterr().err.splitlines()
+        assert line.endswith(reason)
 
 
 def of_many_kinds():

@@ -91,6 +91,7 @@ def test_an_epoch_leaves_rows_unread_and_the_next_starts_with_a_fresh_order():
 
 def test_a_larger_count_keeps_the_attackers_and_adds_others():
     three, five = (draws.attackers(10, f, draws.stream(3, "attackers")) for f in (3, 5))
+    assert (len(three), len(five)) == (3, 5)
     assert set(three) < set(five)
     assert_array_equal(five, np.unique(five))
 

@@ -34,7 +34,8 @@ def test_the_caption_says_what_the_panels_have_in_common(monkeypatch):
         "A title\ntest accuracy of the worst normal worker, own test split; "
         "10 workers, 3 attackers, seeds 0, 1; thin line: one seed",
         "A title\ntraining loss of the worst normal worker and test accuracy of the worst normal worker, "
-        "own test split; 10 workers, 0 attackers, seed 0",
+        "own test split; 10 workers, 0 attackers, seed 0\n"
+        "The released code plots this loss divided by the batch size.",
     ]
 
 

@@ -322,9 +322,9 @@ def test_ranks_that_wait_in_vain_say_for_whom(tmp_path):
         with contextlib.suppress(ProcessLookupError):  # the launcher may have ended it
             os.kill(stopped, signal.SIGKILL)
     assert status != 0
-    # Of rank 2, or of those that it holds up: who had heard of it in that round waits for these in the next.
+    # Of rank 2, or of those that it holds up: who had heard from it in that round waits for these in the next.
     lost = r"rank \d \(worker [\d ]+\)"
-    assert re.search(rf"rank [013] has heard nothing of {lost}(, {lost})* for 3 s, in round \d+", err)
+    assert re.search(rf"rank [013] has heard nothing from {lost}(, {lost})* for 3 s, in round \d+", err)
     assert time.monotonic() - start < 30
 
 

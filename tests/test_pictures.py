@@ -36,6 +36,7 @@ def test_a_stamped_picture_is_still_a_picture(tmp_path):
 
 def test_what_is_kept_of_a_run_is_what_is_drawn(tmp_path, monkeypatch):
     history = {"worst_own": [epoch / 300 for epoch in range(1, 21)], "mean_own": [0.5] * 20}
+    history["highest_loss"] = [None, *(30 / epoch for epoch in range(2, 21))]
     run = replace(result("krum", "foe", 0, 0.5), history=history, evaluated=list(range(1, 21)))
     run = replace(run, weights_at={1: [[1.0]]}, accuracy={"own": [0.5]})
     (tmp_path / "run.json").write_text(as_json(run), encoding="utf-8")
@@ -43,7 +44,10 @@ def test_what_is_kept_of_a_run_is_what_is_drawn(tmp_path, monkeypatch):
     pictures.collect(tmp_path, pictures.CURVES)
     (kept,) = pictures.curves()
     assert kept.evaluated == [*range(1, 11), 15, 20]
-    assert kept.history == {"worst_own": [round(epoch / 300, 4) for epoch in kept.evaluated]}
+    assert kept.history == {
+        "worst_own": [round(epoch / 300, 4) for epoch in kept.evaluated],
+        "highest_loss": [None, *(round(30 / epoch, 4) for epoch in kept.evaluated[1:])],
+    }
     assert (kept.config, kept.attackers, kept.weights_at) == (run.config, run.attackers, {})
     weighing = replace(run, config=replace(run.config, rule="adaptive"), weights_at={1: [[2 / 3, 1 / 3]]})
     assert pictures.thinned(weighing).weights_at == {1: [[0.6667, 0.3333]]}

@@ -25,6 +25,7 @@ def test_the_table_below_a_figure_is_of_what_it_shows(tmp_path, capsys, figure, 
     sentences = {"Training loss of the normal": "loss", "Test accuracy of the normal": "accuracy"}
     assert out.startswith("Spam detection on Spambase: 10 workers, 0 attackers, 1 epoch, seed 0\n")
     assert [what for line in out.splitlines() if (what := sentences.get(line[:27]))] == said
+    assert ("\nThe released code plots this divided by the batch size.\n" in out) == ("loss" in said)
     (row,) = csv.DictReader(io.StringIO((tmp_path / "table.csv").read_text(encoding="utf-8")))
     assert 0 < float(row["mean_loss"]) <= float(row["highest_loss"])
 

@@ -331,11 +331,12 @@ def test_no_softmax_network_meets_assumption_1_without_a_regulariser(network, se
 def test_the_network_of_zeros_is_a_saddle_against_assumption_1(l2):
     """With two classes of one size its gradient is 0, and as near as one likes are smaller risks and larger.
 
-    Here that is so with any regulariser l2 < 1/4.
+    Here that is so with any regulariser l2 < 1/4. With classes of other sizes it is no stationary point.
     """
     model, X, y = models.mlp([1, 2, 2]), np.array([[-1.0], [1.0]]), np.array([0, 1])
     s, w = setting(l2=l2)._replace(model=model), np.zeros(model.layout.size)
     assert_array_equal(model.gradient(w, X, y), 0)
+    assert model.layout.views(model.gradient(w, X[[0, 0, 1]], y[[0, 0, 1]]))["b2"].any()
     for size in (1e-1, 1e-3):
         right, wrong = np.zeros((2, len(w)))
         for v, sign in ((right, 1), (wrong, -1)):

@@ -34,6 +34,7 @@ SHOWN = {  # up to the first "of": the name of the axis
     "attacker_weight": "weight of the attackers, mean over the normal workers",
     "passing": "number of neighbours that pass the filter, mean over the normal workers",
 }
+NOTES = {"highest_loss": "The released code plots this loss divided by the batch size."}
 # (axes, height of the line, rule, attack, number): draws the rule's line of a panel
 Draw = Callable[[Any, int, str, str, str], None]
 
@@ -91,6 +92,13 @@ def caption(results: Results, title: str, what: str, of_few: str = "", of_many: 
     seeds = max(map(len, by_rule_and_attack(results)))
     how = f"; {of_many}: 95 % interval" if seeds >= FEW else f"; {of_few}: one seed" if seeds > 1 else ""
     return f"{head}\n{what}; {sizes}{how if of_few else ''}"
+
+
+def caption_of(results: Results, title: str, shows: Sequence[str], of_few: str, of_many: str) -> str:
+    """The title of a figure of these numbers, with what must be known to compare them with the paper's."""
+    what = " and ".join(SHOWN[name] for name in shows)
+    notes = [NOTES[name] for name in shows if name in NOTES]
+    return "\n".join([caption(results, title, what, of_few, of_many), *notes])
 
 
 def by_rule_and_attack(results: Results) -> list[Results]:
@@ -178,8 +186,7 @@ def by_epoch(results: Results, title: str, path: Path, shows: Sequence[str]) -> 
     panels = [(attack, what) for attack in names_run(results, "attack", ATTACKS) for what in shows]
     columns, tall = min(len(panels), 2), max(2.0, 0.14 * len(rules_of(results)) + 0.5)
     rows = -(-len(panels) // columns)
-    what = " and ".join(SHOWN[name] for name in shows)
-    about = caption(results, title, what, "thin line", "±")
+    about = caption_of(results, title, shows, "thin line", "±")
     with drawing(path, about, (3.6 * columns, tall * rows + 0.5)) as fig:
         axes = fig.subplots(rows, columns, squeeze=False).flat
         for ax, (attack, number) in zip(axes, panels, strict=False):
@@ -267,8 +274,7 @@ def at_the_end(results: Results, title: str, path: Path, shows: Sequence[str]) -
         if (values := curves(results, rule, attack, what)).size:
             dots(ax, values[:, -1], y, rule, what)
 
-    what = " and ".join(SHOWN[name] for name in shows)
-    rule_rows(results, caption(results, title, what, "hollow dot", "bar"), path, shows, draw)
+    rule_rows(results, caption_of(results, title, shows, "hollow dot", "bar"), path, shows, draw)
 
 
 def workers(results: Results, title: str, path: Path) -> None:

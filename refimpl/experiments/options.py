@@ -246,7 +246,8 @@ def what_to_run(group: Any, task: str) -> None:
     seed, either = whole_number(0, 2**63 - 1), group.add_mutually_exclusive_group().add_argument
     either("--repeats", type=whole_number(1, 1000), metavar="R", help="seeds 0 to R - 1; shows 95 %% intervals")
     either("--seeds", nargs="+", type=seed, default=[0], metavar="K", help="one or more")
-    add("--epochs", type=whole_number(1), metavar="T", help="passes over the local data")
+    epoch = "how many; one is as many rounds as the workers together need to read as many rows as they hold"
+    add("--epochs", type=whole_number(1), metavar="T", help=epoch)
 
 
 def network(group: Any) -> None:

@@ -130,7 +130,8 @@ QUANTITIES = {
         },
     ),
     "highest_loss": Quantity(
-        "Training loss of the normal workers on their own data; the worst is the highest.",
+        "Training loss of the normal workers on their own data; the worst is the highest.\n"
+        "The released code plots this divided by the batch size.",
         "loss",
         {"own": ("highest_loss", "mean_loss")},
         {"±": "± half of the 95 % interval over the seeds (Student's t)", "=": LEVEL, "*": LOST},

@@ -1,4 +1,4 @@
-"""The systems that the paper names or builds on, runnable beside its own rule: the table SYSTEMS.
+"""Systems of other papers, and four of ours, runnable beside the paper's own rule: the table SYSTEMS.
 
     systems.py       the table SYSTEMS, and engines of `train` that compute its rounds
     averaging.py     systems that average what they hear
