@@ -31,6 +31,7 @@ class Heard(NamedTuple):
     honest: np.ndarray  # (n,) bool: False for attackers. No worker knows this; only oracles use it
     risk: Callable[[Array], Array]
     """(d,) -> the risk of a model on what this worker scores on"""
+    same_to_all: bool = True  # do all workers that hear these senders hear these models?
 
     @property
     def others(self) -> np.ndarray:
@@ -42,13 +43,15 @@ Combine = Callable[[Heard], Array]  # -> (d,)
 
 
 def shared_result(rule: Callable[[Array, int], Array]) -> Combine:
-    """Combines by a rule (models, f) -> (d,); workers that hear the same senders share one result.
+    """Combines by a rule (models, f) -> (d,); workers that hear the same models share one result.
 
     It is good for one round only: what is sent changes in the next.
     """
     made: dict[bytes, Array] = {}
 
     def combine(h: Heard) -> Array:
+        if not h.same_to_all:
+            return rule(h.models, h.f)
         key = h.senders.tobytes()
         if key not in made:
             made[key] = rule(h.models, h.f)
@@ -62,8 +65,8 @@ def heard(s: Setting, sent: Array, mixing: np.ndarray, batch: Array, k: int) -> 
 
     It scores models on what the setting says, `scored_on`.
     """
-    xp, (N_k, own) = module_of(sent), s.neighbourhood(k)
-    sent = sent if sent.ndim == 2 else sent[k]
+    xp, (N_k, own), same = module_of(sent), s.neighbourhood(k), sent.ndim == 2
+    sent = sent if same else sent[k]
     return Heard(
         senders=N_k,
         models=read_only(sent if len(N_k) == len(sent) else sent[xp.asarray(N_k)]),
@@ -72,6 +75,7 @@ def heard(s: Setting, sent: Array, mixing: np.ndarray, batch: Array, k: int) -> 
         f=len(s.attackers),
         honest=~np.isin(N_k, s.attackers),
         risk=lambda w: algorithm.risk(s, w, *s.scored_on(k, batch[k])),
+        same_to_all=same,
     )
 
 

@@ -272,7 +272,12 @@ MUTANTS = [
      oracle("bridge-k", "alie")),
     ("BRIDGE-K with the authors' distances", SCREENS, "K", screened_by("krum", "Krum counts itself, unsquared"),
      oracle("bridge-k", "alie")),
-    ("BRIDGE-M of what another worker hears", screening, "shared_result", same_for_all, oracle("bridge-m")),
+    ("BRIDGE-M of what another worker hears", screening, "shared_result", same_for_all, oracle("bridge-m"),
+     test("a_worker_combines_what_it_was_sent_and_not_what_another_was", name="bridge-m")),
+    ("lies to one worker are heard by all", rounds, "heard",
+     lambda f: lambda *args: f(*args)._replace(same_to_all=True),
+     *(test("a_worker_combines_what_it_was_sent_and_not_what_another_was", name=name)
+       for name in ("bridge-k", "geometric-median", "multi-krum", "bulyan"))),
     ("BRIDGE-B does not trim", SCREENS, "B",
      lambda f: lambda: lambda h: rules.repeated_krum(h.models, h.f).mean(axis=0), oracle("bridge-b")),
     ("BRIDGE-B is BRIDGE-T", SCREENS, "B", lambda f: SCREENS["T"], oracle("bridge-b")),
