@@ -130,6 +130,15 @@ def test_min_sum_is_as_near_to_the_mean_as_an_honest_model(W):
         assert in_sum(W.mean(axis=0) - 1.001 * (g + 1e-3) * W.std(axis=0), W) > R
 
 
+@pytest.mark.parametrize(("dtype", "apart"), [("float64", 1.2 * 2**-537), ("float32", 1.2 * 2**-74.5)])
+def test_models_whose_variance_vanishes_have_no_factor(dtype, apart):
+    """The square of what they are apart is the least number there is; that of half of it is 0."""
+    W = np.array([[0.0], [apart]], dtype)
+    assert squared_distances(W).max() > 0
+    assert W.var() == attacks.min_max_factor(W) == attacks.min_sum_factor(W) == 0
+    assert_array_equal(attacks.min_max(W), W.mean(axis=0))
+
+
 @given(strategies.models(strategies.whole, least=2), st.floats(-100, 100))
 def test_min_max_and_min_sum_do_not_know_where_the_origin_is(W, shift):
     for attack in (attacks.min_max, attacks.min_sum):
@@ -213,6 +222,15 @@ def test_a_search_against_the_rule_harms_more(name, plain, rule):
     harm, usual = (((r.state.W[s.normal] - mean) ** 2).sum(axis=1) for r in (made, other))
     assert (harm >= usual - 1e-12).all()
     assert (harm > usual + 1e-12).any()
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "chosen"), [([1, np.nan, 9], 1), ([5, np.inf, np.nan], 1), ([3, 4, 2], 1)]
+)
+def test_no_outcome_harms_more_than_nan(outcomes, chosen):
+    lies = [np.full(2, float(i)) for i in range(3)]
+    made = attacks.most_harmful(lies, np.zeros((3, 2)), lambda lie: np.full(2, outcomes[int(lie[0])]))
+    assert_array_equal(made, lies[chosen])
 
 
 @given(strategies.models(strategies.whole, least=2), st.integers(1, 3))
