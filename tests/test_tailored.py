@@ -370,7 +370,29 @@ def test_attackers_turn_by_different_places_and_lower_the_risk_by_little():
     assert 1e-8 < 1 - risk_of(s, 0, back[0]) / risk_of(s, 0, W[0]) < 1e-6
 
 
+def test_attackers_that_outnumber_the_units_begin_again_and_send_no_echo():
+    """Four units turn by 1, 2 or 3 places; one, or none, as it can."""
+    s = setting(attackers=[1, 2, 3, 4, 5], attack="permuted")
+    sent = lie_to(s, 0, initial(), np.zeros((7, 5), dtype=int))
+    same = tailored.turned(sent[0], s.model.layout, -1)
+    for w, places in zip(sent, (1, 2, 3, 1, 2), strict=True):
+        assert_array_equal(w, tailored.turned(same, s.model.layout, places))
+        assert (w != same).any()
+    for sizes in ([3, 1, 2], [3, 2]):
+        few = s._replace(model=models.mlp(sizes))
+        W = draws.initial(few.model.layout, 7, draws.stream(0, "init"))
+        sent = lie_to(few, 0, W, np.zeros((7, 5), dtype=int))
+        assert_array_equal(sent, np.tile(sent[0], (5, 1)))
+
+
 # --- Patient ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("attack", [name for name, entry in ATTACKS.items() if entry.poison])
+def test_patient_attackers_do_not_poison(attack):
+    """As they would train on that from round 1."""
+    with pytest.raises(ValueError, match="^patient attackers need an attack that does not poison, got .+$"):
+        tailored.patient(ATTACKS[attack], 2)
 
 
 @pytest.mark.parametrize("attack", ["sign-flip", "foe", "arbitrary", "echo", "permuted"])
@@ -401,4 +423,4 @@ def test_the_tables_patient_attack_waits_for_three_hundred_rounds():
     assert_array_equal(entry.send(own, 300, *[None] * 5), own)
     with pytest.raises(TypeError):  # it looks at the receiver's model, which is None here
         entry.send(own, 301, *[None] * 5)
-    assert "honest up to round 300" in entry.about
+    assert "honest up to round 300: a run of 300 or fewer has no attack" in entry.about

@@ -28,6 +28,11 @@ def waits(rounds):
     return lambda right: lambda attack, last: right(attack, last + rounds)
 
 
+def poisons(right):
+    """`patient` attackers that train on poison from the start."""
+    return lambda attack, last: right(attack._replace(poison=None), last)._replace(poison=attack.poison)
+
+
 def worst_risk(view):
     risks = [knowledge.risk_on(view, knowledge.data_of(view, int(a))) for a in view.s.attackers]
     return lambda w: max(risk(w) for risk in risks)
@@ -228,6 +233,20 @@ MUTANTS = [
         "turned",
         lambda right: lambda w, layout, places: right(w, layout, min(places, 1)),
         LITTLE,
+    ),
+    (
+        "a turn by all places",
+        tailored,
+        "hidden",
+        lambda right: lambda layout: right(layout) + 1,
+        test("attackers_that_outnumber_the_units_begin_again_and_send_no_echo"),
+    ),
+    (
+        "poison from round 1",
+        tailored,
+        "patient",
+        poisons,
+        test("patient_attackers_do_not_poison", attack="label-flip"),
     ),
     ("a round too long", tailored, "patient", waits(1), HONEST_FIRST, LIES_THEN),
     ("a round too short", tailored, "patient", waits(-1), HONEST_FIRST, LIES_THEN),
