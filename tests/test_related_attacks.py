@@ -363,7 +363,7 @@ def test_a_poison_may_write_to_its_arguments_and_give_them_in_other_types(monkey
 )
 def test_a_poison_that_makes_something_else_is_refused(monkeypatch, poison, got):
     monkeypatch.setitem(ATTACKS, "mine", ATTACKS["label-flip"]._replace(poison=poison))
-    with pytest.raises(ValueError, match=f"^attack mine needs to poison with .* of whole labels, got {got}$"):
+    with pytest.raises(ValueError, match=f"^attack mine needs to poison with .* of integer labels, got {got}$"):
         tasks.build(config(attack="mine"))
 
 

@@ -35,7 +35,7 @@ TABLES: dict[str, dict[str, Any]] = {
     "knowledge": KNOWLEDGE,
 }
 """By the field of `Config` that names an entry, which is a named tuple; the field "rule" may name a system, and
-what an attack knows is named by its own entry."""
+what an attack knows is named by the attack's entry."""
 SHIPPED = {kind: dict(table) for kind, table in TABLES.items()}  # in a worker process, where no script has run
 Entries = dict[str, dict[str, Any]]  # by table and name
 
