@@ -15,7 +15,7 @@ import test_engine
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
-from problems import PAPERS, held_out, initial, local_data, sent_by, setting
+from problems import PAPERS, cast, held_out, initial, local_data, sent_by, setting
 from some_results import result
 from test_tasks import config
 
@@ -252,21 +252,32 @@ def test_gaussian_noise_has_deviation_30_around_the_mean():
     assert abs(np.corrcoef(noise) - np.eye(f)).max() < 0.05
 
 
-@pytest.mark.parametrize("name", [name for name in OURS if "outcome" not in ATTACKS[name].knows])
-@pytest.mark.parametrize("dtype", ["float64", "float32"])
-def test_the_type_of_models_is_kept(name, dtype):
-    s, state, batch, signals = a_round(name, "complete", "median")
-    view = View(
-        s,
-        state._replace(W=state.W.astype(dtype)),
-        batch,
-        state.W[LIARS].astype(dtype),
-        strategies.frozen(state.W[s.normal].astype(dtype)),
-        s.normal,
-        None if signals is None else signals.astype(dtype),
-        receiver=0,
+ASKED = [(name, "median") for name in OURS] + [
+    (name, rule) for name in OURS for rule in ("krum", "adaptive") if "outcome" in ATTACKS[name].knows
+]
+
+
+@pytest.mark.parametrize(("name", "rule"), ASKED)
+def test_the_type_of_models_is_kept(name, rule):
+    """And float32 is the same but for rounding; the rule matters to attacks that ask it."""
+    s, state, batch, signals = a_round(name, "complete", rule)
+    double, single = (
+        ATTACKS[name].made_from(
+            View(
+                cast(s, dtype),
+                state._replace(W=state.W.astype(dtype)),
+                batch,
+                state.W[LIARS].astype(dtype),
+                strategies.frozen(state.W[s.normal].astype(dtype)),
+                s.normal,
+                None if signals is None else signals.astype(dtype),
+                receiver=0,
+            )
+        )
+        for dtype in ("float64", "float32")
     )
-    assert ATTACKS[name].made_from(view).dtype == dtype
+    assert (double.dtype, single.dtype) == ("float64", "float32")
+    assert_allclose(single, double, rtol=1e-4, atol=1e-4)
 
 
 # --- On both engines ----------------------------------------------------------------------------------------

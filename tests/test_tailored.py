@@ -1,9 +1,12 @@
 """refimpl/related/tailored.py: what passes Eq. (6), what it breaks, and what stays true (Theorem 1)."""
 
+import itertools
 import math
 from unittest import mock
 
 import numpy as np
+import oracle_layers
+import oracle_tailored
 import pytest
 import test_engine
 from hypothesis import given
@@ -57,6 +60,48 @@ def risk_of(s, k, w):
 
 
 # --- All of them --------------------------------------------------------------------------------------------
+
+
+def seven_workers(attack, risk):
+    """Four liars, three ways to turn the second of two hidden layers; rows of 0 and 3 are easily told apart."""
+    rng, sizes = np.random.default_rng(3), [5, 3, 4, 2]
+    y = [rng.integers(0, 2, n) for n in (7, 4, 6, 5, 8, 4, 6)]
+    X = [rng.normal(size=(len(own), 5)) + own[:, None] for own in y]
+    for k in (0, 3):
+        X[k] = (X[k] - y[k][:, None]) / 2 + (2 * y[k][:, None] - 1) * np.array([2, -2, 0, 0, 2])
+    model, liars = models.mlp(sizes), np.array([1, 2, 4, 5])
+    s = Setting(model, X, y, graphs.complete(7), liars, attack=attack, risk=risk, step_size=0.3, l2=0.001)
+    return s, rng.normal(size=(7, model.layout.size)), oracle_layers.mlp_shapes(sizes)
+
+
+@pytest.mark.parametrize("risk", ["local", "batch"])
+@pytest.mark.parametrize("attack", oracle_tailored.SENDS)
+def test_an_attack_equals_its_oracle(attack, risk):
+    """What every receiver is sent, by the definition; the last digits of a `permuted` are its only step."""
+    s, W, shapes = seven_workers(attack, risk)
+    batch = np.tile(np.arange(3), (7, 1))
+    for t in (300, 301) if attack == "patient-permuted" else (1,):
+        made = algorithm.round_(s, algorithm.start(s, W)._replace(t=t - 1), batch)
+        count = 3 if risk == "batch" else None
+        rows = [(X[:count].tolist(), y[:count].tolist()) for X, y in zip(s.X, s.y)]
+        fooling = [([[*x[:-3], 3.0, 3.0, 3.0] for x in X], [0] * len(y)) for X, y in rows]
+        r, slope = (
+            lambda w, X, y: oracle_layers.risk(w, X, y, shapes) + s.l2 / 2 * sum(x * x for x in w),
+            lambda w, X, y: oracle_tailored.along(oracle_layers.gradient(w, X, y, shapes), w, s.l2),
+        )
+        world = oracle_tailored.World(
+            made.local.tolist(),
+            s.attackers.tolist(),
+            t,
+            shapes,
+            *(lambda k, w, f=f, some=some: f(w, *some[k]) for some in (rows, fooling) for f in (r, slope)),
+        )
+        for k, a in itertools.product(s.normal, s.attackers):
+            assert_allclose(made.sent[k, a], oracle_tailored.SENDS[attack](world, k, a), rtol=1e-10, atol=1e-12)
+
+
+def test_the_oracles_are_of_all_attacks_that_know_the_rule():
+    assert list(oracle_tailored.SENDS) == OURS
 
 
 @pytest.mark.parametrize("risk", ["local", "batch"])
