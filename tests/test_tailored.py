@@ -389,19 +389,60 @@ def test_a_turn_by_hand():
     assert_array_equal(tailored.turned(w, models.mlp([6, 2]).layout, 1), w)  # nothing is hidden
 
 
-def test_a_permuted_network_ruins_a_receiver_that_knows_its_task():
-    """Slip 10: its risk is all but the same, so it passes with half of the weight; the mean knows nothing."""
+def two_of_a_mind(attack):
+    """A receiver and a liar with one model, logits 4 relu(-x) and 4 relu(x), and two rows: s, W."""
     model = models.mlp([1, 2, 2])
     w = np.zeros(model.layout.size)
     tensors = model.layout.views(w)
     tensors["W1"][...], tensors["W2"][...] = [[2, -2]], [[0, 2], [2, 0]]
     X, y = np.array([[-1.0], [1.0]]), np.array([0, 1])
-    f = np.array([1])
-    s = Setting(model, [X] * 2, [y] * 2, graphs.complete(2), f, attack="permuted", step_size=1e-9)
-    result = algorithm.round_(s, algorithm.start(s, np.stack([w, w])), np.array([[0, 1], [0, 1]]))
+    liar = np.array([1])
+    s = Setting(model, [X] * 2, [y] * 2, graphs.complete(2), liar, attack=attack, step_size=0.0)
+    return s, np.stack([w, w])
+
+
+def in_round(t, s, W):
+    """Round t, from W; every worker's batch is all that it has."""
+    return algorithm.round_(s, algorithm.start(s, W)._replace(t=t - 1), np.array([[0, 1], [0, 1]]))
+
+
+def test_a_permuted_network_ruins_a_receiver_that_knows_its_task():
+    """Slip 10: its risk is all but the same, so it passes with half of the weight; the mean knows nothing."""
+    s, W = two_of_a_mind("permuted")
+    result = in_round(1, s, W)
     assert_allclose(result.weights[0], [0.5, 0.5], rtol=1e-5)
-    assert risk_of(s, 0, result.local[0]) < 0.02
+    assert risk_of(s, 0, W[0]) < 0.02
     assert risk_of(s, 0, result.state.W[0]) == pytest.approx(math.log(2), rel=1e-6)
+
+
+def test_a_sign_flip_can_do_the_same_and_knows_nothing():
+    """relu(x) and relu(-x) change places: the logits of -w differ as those of w, and their mean is zeros."""
+    s, W = two_of_a_mind("sign-flip")
+    result = in_round(1, s, W)
+    assert_array_equal(result.sent[1], -W[0])
+    assert result.risks[0, 1] == result.risks[0, 0] < 0.02
+    assert_array_equal(result.state.W[0], 0)
+    assert risk_of(s, 0, result.state.W[0]) == pytest.approx(math.log(2))
+
+
+def test_a_scaled_backdoor_can_come_in_by_a_mixture_that_is_worse_than_all_its_parts():
+    """Slip 10 again, with r_k on all data: what is sent is as good as the receiver's model, with its units turned.
+
+    The attacker's own model knows the trigger and nothing else, and lies between the two: so does the mixture.
+    """
+    model, liar = models.mlp([4, 2, 2]), np.array([1])
+    W = np.zeros((2, model.layout.size))
+    receiver, own = map(model.layout.views, W)
+    receiver["W1"][0], receiver["W2"][...] = [2, -2], [[0, 2], [2, 0]]
+    own["W1"][1:, 0], own["W2"][...] = 1, [[1.1, 0.9], [1, 1]]
+    X, y = np.array([[-1.0, 0, 0, 0], [1, 0, 0, 0]]), np.array([0, 1])
+    s = Setting(model, [X] * 2, [y] * 2, graphs.complete(2), liar, attack="backdoor", step_size=0.0)
+    result = in_round(1, s, W)
+    assert result.weights[0, 1] > 0.5
+    assert (result.risks[0] < 0.02).all()
+    assert risk_of(s, 0, result.state.W[0]) > 0.5
+    assert_array_equal(model.predict(W[0], attacks.with_trigger(X)), y)
+    assert_array_equal(model.predict(result.state.W[0], attacks.with_trigger(X)), 0)
 
 
 def test_attackers_turn_by_different_places_and_lower_the_risk_by_little():
@@ -461,6 +502,15 @@ def test_after_that_they_lie_as_they_would_have_at_once(attack):
     ]
     assert_array_equal(entry.made_from(at[0]), W[[1, 4]])
     assert_array_equal(entry.made_from(at[1]), ATTACKS[attack].made_from(at[1]))
+
+
+def test_a_patient_attack_ruins_what_was_harmless_until_then():
+    """`permuted` after round 300: in a receiver that knows its task, and has taken half of it from the liar."""
+    s, W = two_of_a_mind("patient-permuted")
+    for t, risk in ((300, risk_of(s, 0, W[0])), (301, math.log(2))):
+        result = in_round(t, s, W)
+        assert_allclose(result.weights[0], [0.5, 0.5], rtol=1e-5)
+        assert risk_of(s, 0, result.state.W[0]) == pytest.approx(risk, rel=1e-6)
 
 
 def test_the_tables_patient_attack_waits_for_three_hundred_rounds():
