@@ -426,7 +426,7 @@ def test_a_sign_flip_can_do_the_same_and_knows_nothing():
 
 
 def test_a_scaled_backdoor_can_come_in_by_a_mixture_that_is_worse_than_all_its_parts():
-    """Slip 10 again, with r_k on all data: what is sent is as good as the receiver's model, with its units turned.
+    """Slip 10 again, with r_k on all data: what is sent is as good as the receiver's, with its units turned.
 
     The attacker's own model knows the trigger and nothing else, and lies between the two: so does the mixture.
     """
