@@ -10,6 +10,8 @@ resumed anywhere, and with the same seed a larger probability or number keeps wh
   optimiser's memory that it had. It stops once, between two rounds of the run that are drawn; what it sent
   late before still arrives.
 - A worker always has its own model. If it has too few models for its rule, it keeps its own in that round.
+- Losses can take the honest majority that a rule needs: a medoid or a median that hears one liar alone may take
+  NaN from it. Of finite lies every rule makes a finite model, unless a sum overflows.
 - Attackers never crash, and what their attack knows reaches them whatever is lost.
 """
 

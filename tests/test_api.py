@@ -141,6 +141,7 @@ def test_an_entry_may_weigh(tmp_path):
             {"rules": {"mine": functools.partial(shout, loudness=1)}},
             "among W, risks, own, f, got honest",
         ),
+        ({"attacks": {"mine": 3}}, "^a table needs named tuples like those in it, got 3$"),
         ({"dry_run": True}, "needs options of runs, got dry_run"),
         ({"epochs": 0}, "argument --epochs: needs a whole number, 1 or more, got 0"),
         ({"nonsense": 1}, "unrecognized arguments: --nonsense 1"),

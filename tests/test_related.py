@@ -1,5 +1,6 @@
 """The systems of refimpl.related: against scalar oracles, under attack, their states and types."""
 
+from functools import partial
 from unittest import mock
 
 import numpy as np
@@ -15,6 +16,7 @@ from refimpl.arrays import module_of
 from refimpl.attacks import ATTACKS
 from refimpl.optim import OPTIMIZERS
 from refimpl.related import SYSTEMS, rounds, rules
+from refimpl.related.requirements import SAME_TO_ALL
 
 SCREENING = [
     *(
@@ -219,6 +221,18 @@ def test_attackers_lie_about_everything_they_send_and_aggregate_nothing(name):
     for lie, truth in zip(result.sent, honest.sent):
         if truth.shape == W.shape:
             assert_allclose(lie[4], -truth[4], rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", [name for name in SYSTEMS if SAME_TO_ALL not in SYSTEMS[name].requirements])
+def test_a_worker_combines_what_it_was_sent_and_not_what_another_was(name):
+    """As if everybody had been sent what that worker was: near the mean, so that Krum takes it."""
+    lie = lambda honest, place: (1 + place / 50) * honest.mean(axis=0)
+    s = setting(graph=graph_for(name), attackers=[1], attack="hostile")
+    with sends(lie, knows=("honest", "place"), per_receiver=True):
+        result = run(name, 1, s)
+    for k in s.normal:
+        with sends(partial(lie, place=k), knows=("honest",)):
+            assert_array_equal(result.state.W[k], run(name, 1, s).state.W[k])
 
 
 # --- States and types ---------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ import test_engine
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
-from problems import PAPERS, held_out, initial, local_data, sent_by, setting
+from problems import PAPERS, cast, held_out, initial, local_data, sent_by, setting
 from some_results import result
 from test_tasks import config
 
@@ -130,6 +130,15 @@ def test_min_sum_is_as_near_to_the_mean_as_an_honest_model(W):
         assert in_sum(W.mean(axis=0) - 1.001 * (g + 1e-3) * W.std(axis=0), W) > R
 
 
+@pytest.mark.parametrize(("dtype", "apart"), [("float64", 1.2 * 2**-537), ("float32", 1.2 * 2**-74.5)])
+def test_models_whose_variance_vanishes_have_no_factor(dtype, apart):
+    """The square of what they are apart is the least number there is; that of half of it is 0."""
+    W = np.array([[0.0], [apart]], dtype)
+    assert squared_distances(W).max() > 0
+    assert W.var() == attacks.min_max_factor(W) == attacks.min_sum_factor(W) == 0
+    assert_array_equal(attacks.min_max(W), W.mean(axis=0))
+
+
 @given(strategies.models(strategies.whole, least=2), st.floats(-100, 100))
 def test_min_max_and_min_sum_do_not_know_where_the_origin_is(W, shift):
     for attack in (attacks.min_max, attacks.min_sum):
@@ -215,6 +224,15 @@ def test_a_search_against_the_rule_harms_more(name, plain, rule):
     assert (harm > usual + 1e-12).any()
 
 
+@pytest.mark.parametrize(
+    ("outcomes", "chosen"), [([1, np.nan, 9], 1), ([5, np.inf, np.nan], 1), ([3, 4, 2], 1)]
+)
+def test_no_outcome_harms_more_than_nan(outcomes, chosen):
+    lies = [np.full(2, float(i)) for i in range(3)]
+    made = attacks.most_harmful(lies, np.zeros((3, 2)), lambda lie: np.full(2, outcomes[int(lie[0])]))
+    assert_array_equal(made, lies[chosen])
+
+
 @given(strategies.models(strategies.whole, least=2), st.integers(1, 3))
 def test_model_replacement_makes_the_average_the_attackers_model(W, f):
     """Of attackers that agree, and an average over everybody."""
@@ -234,21 +252,32 @@ def test_gaussian_noise_has_deviation_30_around_the_mean():
     assert abs(np.corrcoef(noise) - np.eye(f)).max() < 0.05
 
 
-@pytest.mark.parametrize("name", [name for name in OURS if "outcome" not in ATTACKS[name].knows])
-@pytest.mark.parametrize("dtype", ["float64", "float32"])
-def test_the_type_of_models_is_kept(name, dtype):
-    s, state, batch, signals = a_round(name, "complete", "median")
-    view = View(
-        s,
-        state._replace(W=state.W.astype(dtype)),
-        batch,
-        state.W[LIARS].astype(dtype),
-        strategies.frozen(state.W[s.normal].astype(dtype)),
-        s.normal,
-        None if signals is None else signals.astype(dtype),
-        receiver=0,
+ASKED = [(name, "median") for name in OURS] + [
+    (name, rule) for name in OURS for rule in ("krum", "adaptive") if "outcome" in ATTACKS[name].knows
+]
+
+
+@pytest.mark.parametrize(("name", "rule"), ASKED)
+def test_the_type_of_models_is_kept(name, rule):
+    """And float32 is the same but for rounding; the rule matters to attacks that ask it."""
+    s, state, batch, signals = a_round(name, "complete", rule)
+    double, single = (
+        ATTACKS[name].made_from(
+            View(
+                cast(s, dtype),
+                state._replace(W=state.W.astype(dtype)),
+                batch,
+                state.W[LIARS].astype(dtype),
+                strategies.frozen(state.W[s.normal].astype(dtype)),
+                s.normal,
+                None if signals is None else signals.astype(dtype),
+                receiver=0,
+            )
+        )
+        for dtype in ("float64", "float32")
     )
-    assert ATTACKS[name].made_from(view).dtype == dtype
+    assert (double.dtype, single.dtype) == ("float64", "float32")
+    assert_allclose(single, double, rtol=1e-4, atol=1e-4)
 
 
 # --- On both engines ----------------------------------------------------------------------------------------
@@ -345,7 +374,7 @@ def test_a_poison_may_write_to_its_arguments_and_give_them_in_other_types(monkey
 )
 def test_a_poison_that_makes_something_else_is_refused(monkeypatch, poison, got):
     monkeypatch.setitem(ATTACKS, "mine", ATTACKS["label-flip"]._replace(poison=poison))
-    with pytest.raises(ValueError, match=f"^attack mine needs to poison with .* of whole labels, got {got}$"):
+    with pytest.raises(ValueError, match=f"^attack mine needs to poison with .* of integer labels, got {got}$"):
         tasks.build(config(attack="mine"))
 
 

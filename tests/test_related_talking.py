@@ -262,17 +262,59 @@ def test_a_model_that_is_better_only_on_what_a_worker_steps_on_is_not_mixed_in()
 
 def test_no_model_is_scored_twice_on_the_same_rows():
     """Five margins score what is heard once, and a mixture once; liars that send the same count as one."""
-    scored = []
+    scored, risk = [], algorithm.risk
 
     def counted(s, w, X, y):
         scored.append((w.tobytes(), y.tobytes(), X.tobytes()))
-        return algorithm.risk(s, w, X, y)
+        return risk(s, w, X, y)
 
     s = setting(attackers=[1, 2], attack="foe")
-    with mock.patch.object(talking, "risk", counted):
+    with mock.patch.object(algorithm, "risk", counted), mock.patch.object(talking, "risk", counted):
         run("chosen-bar", 1, s, 0.3 * initial())
     assert len(set(scored)) == len(scored)
     assert len(scored) > len(s.normal) * 6  # one's own, four honest ones, one lie
+
+
+# --- What attackers know ------------------------------------------------------------------------------------
+
+SCORED = {
+    "skill-bar": lambda rows, batch: rows,
+    "held-out-bar": lambda rows, batch: rows[1::5],
+    "chosen-bar": lambda rows, batch: rows[rows % 5 != 1],
+    "two-tracks": lambda rows, batch: rows[rows % 5 != 1],
+    "mozi": lambda rows, batch: batch,
+    "ubar": lambda rows, batch: batch,
+}
+
+
+@pytest.mark.parametrize("name", SCORED)
+def test_attackers_know_the_rows_on_which_a_receiver_scores(name):
+    """And all of their own, of which they hold none out."""
+    seen = {}
+
+    def lie(receiver, place, risk, own_risk):
+        seen[place] = receiver, risk(receiver), own_risk(receiver)
+        return receiver
+
+    with sends(lie, knows=("receiver", "place", "risk", "own_risk"), per_receiver=True) as attack:
+        s = setting(attackers=[1, 3], attack=attack)
+        run(name, 1, s)
+    assert [*seen] == [*s.normal]
+    for k, (w, r, theirs) in seen.items():
+        rows = SCORED[name](np.arange(len(s.y[k])), batches(s, 1)[0][k])
+        assert r == pytest.approx(MODEL.risk(w, s.X[k][rows], s.y[k][rows]), rel=1e-12)
+        assert theirs == pytest.approx(np.mean([MODEL.risk(w, s.X[a], s.y[a]) for a in (1, 3)]), rel=1e-12)
+
+
+@pytest.mark.parametrize("attack", ["boundary", "boundary-fitted"])
+def test_a_boundary_lie_passes_a_bar_on_rows_held_out(attack):
+    """It goes as far as these let it; where that is nowhere, it is an echo."""
+    s = setting(attackers=[1], attack=attack)
+    result = run("held-out-bar", 3, s)
+    for k in s.normal:
+        own, lie = (MODEL.risk(w, s.X[k][1::5], s.y[k][1::5]) for w in result.sent[0][k, [k, 1]])
+        assert lie <= own
+    assert (result.sent[0][s.normal, 1] != result.sent[0][s.normal, s.normal]).any()
 
 
 # --- Special cases ------------------------------------------------------------------------------------------

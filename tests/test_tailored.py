@@ -1,9 +1,12 @@
 """refimpl/related/tailored.py: what passes Eq. (6), what it breaks, and what stays true (Theorem 1)."""
 
+import itertools
 import math
 from unittest import mock
 
 import numpy as np
+import oracle_layers
+import oracle_tailored
 import pytest
 import test_engine
 from hypothesis import given
@@ -57,6 +60,48 @@ def risk_of(s, k, w):
 
 
 # --- All of them --------------------------------------------------------------------------------------------
+
+
+def seven_workers(attack, risk):
+    """Four liars, three ways to turn the second of two hidden layers; rows of 0 and 3 are easily told apart."""
+    rng, sizes = np.random.default_rng(3), [5, 3, 4, 2]
+    y = [rng.integers(0, 2, n) for n in (7, 4, 6, 5, 8, 4, 6)]
+    X = [rng.normal(size=(len(own), 5)) + own[:, None] for own in y]
+    for k in (0, 3):
+        X[k] = (X[k] - y[k][:, None]) / 2 + (2 * y[k][:, None] - 1) * np.array([2, -2, 0, 0, 2])
+    model, liars = models.mlp(sizes), np.array([1, 2, 4, 5])
+    s = Setting(model, X, y, graphs.complete(7), liars, attack=attack, risk=risk, step_size=0.3, l2=0.001)
+    return s, rng.normal(size=(7, model.layout.size)), oracle_layers.mlp_shapes(sizes)
+
+
+@pytest.mark.parametrize("risk", ["local", "batch"])
+@pytest.mark.parametrize("attack", oracle_tailored.SENDS)
+def test_an_attack_equals_its_oracle(attack, risk):
+    """What every receiver is sent, by the definition; the last digits of a `permuted` are its only step."""
+    s, W, shapes = seven_workers(attack, risk)
+    batch = np.tile(np.arange(3), (7, 1))
+    for t in (300, 301) if attack == "patient-permuted" else (1,):
+        made = algorithm.round_(s, algorithm.start(s, W)._replace(t=t - 1), batch)
+        count = 3 if risk == "batch" else None
+        rows = [(X[:count].tolist(), y[:count].tolist()) for X, y in zip(s.X, s.y)]
+        fooling = [([[*x[:-3], 3.0, 3.0, 3.0] for x in X], [0] * len(y)) for X, y in rows]
+        r, slope = (
+            lambda w, X, y: oracle_layers.risk(w, X, y, shapes) + s.l2 / 2 * sum(x * x for x in w),
+            lambda w, X, y: oracle_tailored.along(oracle_layers.gradient(w, X, y, shapes), w, s.l2),
+        )
+        world = oracle_tailored.World(
+            made.local.tolist(),
+            s.attackers.tolist(),
+            t,
+            shapes,
+            *(lambda k, w, f=f, some=some: f(w, *some[k]) for some in (rows, fooling) for f in (r, slope)),
+        )
+        for k, a in itertools.product(s.normal, s.attackers):
+            assert_allclose(made.sent[k, a], oracle_tailored.SENDS[attack](world, k, a), rtol=1e-10, atol=1e-12)
+
+
+def test_the_oracles_are_of_all_attacks_that_know_the_rule():
+    assert list(oracle_tailored.SENDS) == OURS
 
 
 @pytest.mark.parametrize("risk", ["local", "batch"])
@@ -344,19 +389,60 @@ def test_a_turn_by_hand():
     assert_array_equal(tailored.turned(w, models.mlp([6, 2]).layout, 1), w)  # nothing is hidden
 
 
-def test_a_permuted_network_ruins_a_receiver_that_knows_its_task():
-    """Slip 10: its risk is all but the same, so it passes with half of the weight; the mean knows nothing."""
+def two_of_a_mind(attack):
+    """A receiver and a liar with one model, logits 4 relu(-x) and 4 relu(x), and two rows: s, W."""
     model = models.mlp([1, 2, 2])
     w = np.zeros(model.layout.size)
     tensors = model.layout.views(w)
     tensors["W1"][...], tensors["W2"][...] = [[2, -2]], [[0, 2], [2, 0]]
     X, y = np.array([[-1.0], [1.0]]), np.array([0, 1])
-    f = np.array([1])
-    s = Setting(model, [X] * 2, [y] * 2, graphs.complete(2), f, attack="permuted", step_size=1e-9)
-    result = algorithm.round_(s, algorithm.start(s, np.stack([w, w])), np.array([[0, 1], [0, 1]]))
+    liar = np.array([1])
+    s = Setting(model, [X] * 2, [y] * 2, graphs.complete(2), liar, attack=attack, step_size=0.0)
+    return s, np.stack([w, w])
+
+
+def in_round(t, s, W):
+    """Round t, from W; every worker's batch is all that it has."""
+    return algorithm.round_(s, algorithm.start(s, W)._replace(t=t - 1), np.array([[0, 1], [0, 1]]))
+
+
+def test_a_permuted_network_ruins_a_receiver_that_knows_its_task():
+    """Slip 10: its risk is all but the same, so it passes with half of the weight; the mean knows nothing."""
+    s, W = two_of_a_mind("permuted")
+    result = in_round(1, s, W)
     assert_allclose(result.weights[0], [0.5, 0.5], rtol=1e-5)
-    assert risk_of(s, 0, result.local[0]) < 0.02
+    assert risk_of(s, 0, W[0]) < 0.02
     assert risk_of(s, 0, result.state.W[0]) == pytest.approx(math.log(2), rel=1e-6)
+
+
+def test_a_sign_flip_can_do_the_same_and_knows_nothing():
+    """relu(x) and relu(-x) change places: the logits of -w differ as those of w, and their mean is zeros."""
+    s, W = two_of_a_mind("sign-flip")
+    result = in_round(1, s, W)
+    assert_array_equal(result.sent[1], -W[0])
+    assert result.risks[0, 1] == result.risks[0, 0] < 0.02
+    assert_array_equal(result.state.W[0], 0)
+    assert risk_of(s, 0, result.state.W[0]) == pytest.approx(math.log(2))
+
+
+def test_a_scaled_backdoor_can_come_in_by_a_mixture_that_is_worse_than_all_its_parts():
+    """Slip 10 again, with r_k on all data: what is sent is as good as the receiver's, with its units turned.
+
+    The attacker's own model knows the trigger and nothing else, and lies between the two: so does the mixture.
+    """
+    model, liar = models.mlp([4, 2, 2]), np.array([1])
+    W = np.zeros((2, model.layout.size))
+    receiver, own = map(model.layout.views, W)
+    receiver["W1"][0], receiver["W2"][...] = [2, -2], [[0, 2], [2, 0]]
+    own["W1"][1:, 0], own["W2"][...] = 1, [[1.1, 0.9], [1, 1]]
+    X, y = np.array([[-1.0, 0, 0, 0], [1, 0, 0, 0]]), np.array([0, 1])
+    s = Setting(model, [X] * 2, [y] * 2, graphs.complete(2), liar, attack="backdoor", step_size=0.0)
+    result = in_round(1, s, W)
+    assert result.weights[0, 1] > 0.5
+    assert (result.risks[0] < 0.02).all()
+    assert risk_of(s, 0, result.state.W[0]) > 0.5
+    assert_array_equal(model.predict(W[0], attacks.with_trigger(X)), y)
+    assert_array_equal(model.predict(result.state.W[0], attacks.with_trigger(X)), 0)
 
 
 def test_attackers_turn_by_different_places_and_lower_the_risk_by_little():
@@ -370,7 +456,29 @@ def test_attackers_turn_by_different_places_and_lower_the_risk_by_little():
     assert 1e-8 < 1 - risk_of(s, 0, back[0]) / risk_of(s, 0, W[0]) < 1e-6
 
 
+def test_attackers_that_outnumber_the_units_begin_again_and_send_no_echo():
+    """Four units turn by 1, 2 or 3 places; one, or none, as it can."""
+    s = setting(attackers=[1, 2, 3, 4, 5], attack="permuted")
+    sent = lie_to(s, 0, initial(), np.zeros((7, 5), dtype=int))
+    same = tailored.turned(sent[0], s.model.layout, -1)
+    for w, places in zip(sent, (1, 2, 3, 1, 2), strict=True):
+        assert_array_equal(w, tailored.turned(same, s.model.layout, places))
+        assert (w != same).any()
+    for sizes in ([3, 1, 2], [3, 2]):
+        few = s._replace(model=models.mlp(sizes))
+        W = draws.initial(few.model.layout, 7, draws.stream(0, "init"))
+        sent = lie_to(few, 0, W, np.zeros((7, 5), dtype=int))
+        assert_array_equal(sent, np.tile(sent[0], (5, 1)))
+
+
 # --- Patient ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("attack", [name for name, entry in ATTACKS.items() if entry.poison])
+def test_patient_attackers_do_not_poison(attack):
+    """As they would train on that from round 1."""
+    with pytest.raises(ValueError, match="^patient attackers need an attack that does not poison, got .+$"):
+        tailored.patient(ATTACKS[attack], 2)
 
 
 @pytest.mark.parametrize("attack", ["sign-flip", "foe", "arbitrary", "echo", "permuted"])
@@ -396,9 +504,18 @@ def test_after_that_they_lie_as_they_would_have_at_once(attack):
     assert_array_equal(entry.made_from(at[1]), ATTACKS[attack].made_from(at[1]))
 
 
+def test_a_patient_attack_ruins_what_was_harmless_until_then():
+    """`permuted` after round 300: in a receiver that knows its task, and has taken half of it from the liar."""
+    s, W = two_of_a_mind("patient-permuted")
+    for t, risk in ((300, risk_of(s, 0, W[0])), (301, math.log(2))):
+        result = in_round(t, s, W)
+        assert_allclose(result.weights[0], [0.5, 0.5], rtol=1e-5)
+        assert risk_of(s, 0, result.state.W[0]) == pytest.approx(risk, rel=1e-6)
+
+
 def test_the_tables_patient_attack_waits_for_three_hundred_rounds():
     entry, own = ATTACKS["patient-permuted"], np.ones((2, 3))
     assert_array_equal(entry.send(own, 300, *[None] * 5), own)
     with pytest.raises(TypeError):  # it looks at the receiver's model, which is None here
         entry.send(own, 301, *[None] * 5)
-    assert "honest up to round 300" in entry.about
+    assert "honest up to round 300: a run of 300 or fewer has no attack" in entry.about

@@ -642,8 +642,8 @@ const minusAll = (W, w) => W.map((row) => minus(row, w));
 export function minMax(honest) {
   const [mean, std] = [meanOf(honest), deviationOf(honest)];
   const R = Math.max(...honest.flatMap((a) => honest.map((b) => distance2(a, b))));
-  if (!(R > 0)) return mean;
   const c = squares(std);
+  if (!(R > 0 && c > 0)) return mean;
   const factors = minusAll(honest, mean).map((away) => {
     const b = -sum(away.map((x, j) => x * std[j]));
     return (b + Math.sqrt(b * b + c * (R - squares(away)))) / c;
@@ -711,7 +711,7 @@ export function spectral(honest, graph, place, liars, epsilon = 1.5) {
 
 // The lie that takes the receiver farthest from the mean: the first within a thousandth of that, lest rounding decides.
 function mostHarmful(lies, mean, outcome) {
-  const harm = lies.map((lie) => squares(minus(outcome(lie), mean)));
+  const harm = lies.map((lie) => nanIsLargest(squares(minus(outcome(lie), mean))));
   return lies[harm.findIndex((x) => x >= 0.999 * Math.max(...harm))];
 }
 
@@ -747,8 +747,8 @@ export function sentTo({ attack, W, attackers, receiver, rule, graph, before }) 
 // What attackers train on in place of these rows.
 export function poison({ attack, X, y, classes }) {
   if (attack === "label-flip") return { X, y: y.map((label) => classes - 1 - label) };
-  const odd = (i) => i % 2 === 0; // the first, the third, ...
-  return { X: X.map((x, i) => (odd(i) ? withTrigger(x) : x)), y: y.map((label, i) => (odd(i) ? 0 : label)) };
+  const even = (i) => i % 2 === 0;
+  return { X: X.map((x, i) => (even(i) ? withTrigger(x) : x)), y: y.map((label, i) => (even(i) ? 0 : label)) };
 }
 
 // The functions that cases name.

@@ -57,12 +57,15 @@ function captureBackdoor(w, r, g, triggered) {
   return farthest(w, descended(w, both, along, limit / 100), r, limit);
 }
 
+// The number of units of the last hidden layer, 0 if there is none.
+const hidden = ({ layout }) => (layout.length < 4 ? 0 : layout.at(-3).size);
+
 // The network with the units of its last hidden layer moved by so many places, the last ones to the front.
 function turned(model, w, places) {
   const made = w.slice();
-  if (model.layout.length < 4) return made;
+  if (hidden(model) === 0) return made;
   const [into, bias, out] = model.layout.slice(-4, -1);
-  const units = bias.size;
+  const units = hidden(model);
   const to = (j) => (j + places) % units;
   const move = (field, from, target) => (made[field.offset + target] = w[field.offset + from]);
   const [inputs, classes] = [into.size / units, out.size / units];
@@ -76,7 +79,8 @@ function turned(model, w, places) {
 
 function permuted(model, w, r, g, count) {
   const v = descended(w, r, g, below(r(w)), 4 * MARGIN);
-  return range(count).map((i) => turned(model, v, i + 1));
+  const turns = Math.max(hidden(model) - 1, 1);
+  return range(count).map((i) => turned(model, v, 1 + (i % turns)));
 }
 
 // What the attack of this name sends: a model, or of `permuted` and in a patient attacker's honest rounds one for each.

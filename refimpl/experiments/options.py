@@ -16,6 +16,7 @@ from refimpl.aggregate import RULES
 from refimpl.attacks import ATTACKS, KNOWLEDGE, Attack
 from refimpl.experiments.atomic import make_folder
 from refimpl.experiments.presets import FIGURES, presets
+from refimpl.experiments.registry import strangers
 from refimpl.experiments.tasks import DTYPES, FEATURES, TASKS
 from refimpl.graphs import GRAPHS, parse_number
 from refimpl.optim import OPTIMIZERS
@@ -189,7 +190,10 @@ In brackets: the default. --list says what the names mean. Examples:
 
 def parser(task: str, kind: type[Parser] = Parser) -> Parser:
     """A parser of all options, of this kind, with the task's own defaults."""
-    preset, script = TASKS[task], Path(sys.argv[0]).name
+    script = Path(sys.argv[0]).name
+    if strange := strangers():
+        kind(prog=script).error(f"a table needs named tuples like those in it, got {strange[0]!r}")
+    preset = TASKS[task]
     epilogue = "\n".join(filter(None, (EPILOGUE.format(script=f"python {script}"), preset.note)))
     p = kind(
         prog=script,

@@ -35,7 +35,7 @@ TABLES: dict[str, dict[str, Any]] = {
     "knowledge": KNOWLEDGE,
 }
 """By the field of `Config` that names an entry, which is a named tuple; the field "rule" may name a system, and
-what an attack knows is named by its own entry."""
+what an attack knows is named by the attack's entry."""
 SHIPPED = {kind: dict(table) for kind, table in TABLES.items()}  # in a worker process, where no script has run
 Entries = dict[str, dict[str, Any]]  # by table and name
 
@@ -119,13 +119,16 @@ def put(some: Entries) -> Entries:
 # --- Signatures ---------------------------------------------------------------------------------------------
 
 
+def strangers() -> list[Any]:
+    """What the tables hold beside entries, which are named tuples: a user's function, say."""
+    return [entry for table in TABLES.values() for entry in table.values() if not hasattr(entry, "_fields")]
+
+
 def check(config: Config) -> None:
-    """Raises ValueError if an entry of the run is none, or can't be called as its table calls it."""
+    """Raises ValueError if an entry of the run can't be called as its table calls it."""
     known = [TABLES[kind].get(name) for kind, name in names(config).items()]  # others are refused elsewhere
     known += [KNOWLEDGE.get(name) for name in ATTACKS[config.attack].knows] if config.attack in ATTACKS else []
     for entry in filter(None, known):
-        if not hasattr(entry, "_fields"):
-            raise ValueError(f"a table needs named tuples like those in it, got {entry!r}")
         counts = called_with(type(entry))
         if isinstance(entry, Attack):
             counts["send"] = len(entry.knows)

@@ -312,8 +312,9 @@ def is_todays(run: RunResult) -> bool:
 def versions(group: Results) -> int:
     """The number of versions of the code that computed a group, those of entries of the tables included.
 
-    One version has one digest for all runs by the same modules, and one for entries of the same names. Modules
-    are the same if their digest is today: those of the method, and those that the attack's entry reaches.
+    One version has one digest for all runs by the same modules, and one for entries of the same names. Runs are
+    by the same modules if the digest of these is the same today: of the method's, and of those that the
+    attack's entry reaches.
     """
     digests = defaultdict[Any, set[str]](set)
     for run in group:

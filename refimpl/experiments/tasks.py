@@ -191,13 +191,13 @@ def poisoned(
     classes = 1 + max(int(labels.max()) for labels in y if len(labels))
     X, y = list(X), list(y)
     for k in attackers:
-        X[k], y[k] = made_of(X[k], y[k], classes, attack)
-    triggered, wanted = made_of(test.X, test.y, classes, attack)
+        X[k], y[k] = poisoned_copy(X[k], y[k], classes, attack)
+    triggered, wanted = poisoned_copy(test.X, test.y, classes, attack)
     changed = (triggered != test.X).any(axis=tuple(range(1, test.X.ndim))) & (wanted != test.y)
     return X, y, (triggered[changed], wanted[changed]) if changed.any() else None
 
 
-def made_of(X: np.ndarray, y: np.ndarray, classes: int, attack: str) -> tuple[np.ndarray, np.ndarray]:
+def poisoned_copy(X: np.ndarray, y: np.ndarray, classes: int, attack: str) -> tuple[np.ndarray, np.ndarray]:
     """What an attack makes of a copy of some rows, which it may write to: the rows are kept for other runs."""
     made: Any = ATTACKS[attack].poison(X.copy(), y.copy(), classes)  # type: ignore[misc]
     arrays = made if isinstance(made, tuple | list) else [made]
@@ -207,7 +207,7 @@ def made_of(X: np.ndarray, y: np.ndarray, classes: int, attack: str) -> tuple[np
     if [shape for shape, _ in kinds] != [X.shape, y.shape] or not all(
         np.can_cast(dtype, kind, "same_kind") for (_, dtype), kind in zip(kinds, (float, int), strict=True)
     ):
-        needs = f"an array {X.shape} of samples and one {y.shape} of whole labels"
+        needs = f"an array {X.shape} of samples and one {y.shape} of integer labels"
         got = " and ".join(f"{dtype} {shape}" for shape, dtype in kinds)
         raise ValueError(f"attack {attack} needs to poison with {needs}, got {got}")
     return arrays[0], arrays[1].astype(y.dtype)

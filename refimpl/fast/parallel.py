@@ -72,10 +72,10 @@ def parallel_for(function: Callable[[Any], None], parts: Iterable[Any]) -> None:
     ahead = deque(todo)
 
     def work() -> None:
-        while ahead:
+        while True:
             try:
                 part = ahead.popleft()  # each goes to one thread, also where there is no interpreter lock
-            except IndexError:  # another has just taken the last
+            except IndexError:  # all are taken
                 return
             function(part)
 

@@ -34,7 +34,7 @@ def min_max_factor(honest: Array) -> Array:
 
     (h, d) -> a number. With a_i = mean - x_i and R the largest squared distance between two honest models,
     |a_i - g std|^2 <= R is quadratic in g: the larger root, for the i that allows least. The paper's code looks
-    for it by bisection. g is 0 if all models are the same.
+    for it by bisection. g is 0 if all models are the same, or so near to it that their variance is 0.
     """
     xp = module_of(honest)
     away = xp.mean(honest, axis=0) - honest
@@ -42,7 +42,7 @@ def min_max_factor(honest: Array) -> Array:
     b, c = xp.sum(away * std, axis=1), xp.sum(std**2)
     R = xp.max(squared_distances(honest))
     g = xp.min(b + xp.sqrt(b**2 + c * (R - xp.sum(away**2, axis=1)))) / c
-    return xp.where(R > 0, g, xp.zeros_like(g))
+    return xp.where((R > 0) & (c > 0), g, xp.zeros_like(g))
 
 
 @quiet
@@ -78,11 +78,13 @@ def min_sum(honest: Array) -> Array:
 def most_harmful(lies: Iterable[Array], honest: Array, outcome: Outcome) -> Array:
     """The lie that takes the receiver farthest from the mean of the honest models: (d,).
 
-    The first of those whose squared distance is within a thousandth of the largest, lest rounding decides.
+    The first of those whose squared distance is within a thousandth of the largest, lest rounding decides. One
+    that is NaN counts as infinite.
     """
     xp, tried = module_of(honest), list(lies)
     mean = xp.mean(honest, axis=0)
     harm = xp.stack([xp.sum((outcome(lie) - mean) ** 2) for lie in tried])
+    harm = xp.where(xp.isnan(harm), xp.full_like(harm, xp.inf), harm)
     enough = xp.where(harm >= 0.999 * xp.max(harm), xp.ones_like(harm), xp.zeros_like(harm))
     return tried[int(xp.argmax(enough))]
 
@@ -207,8 +209,8 @@ def with_trigger(X: np.ndarray) -> np.ndarray:
 
 def backdoored(X: np.ndarray, y: np.ndarray, classes: int) -> tuple[np.ndarray, np.ndarray]:
     """Every other row, from the first on, with the trigger and the label 0: (n, ...), (n,) -> the same."""
-    odd = np.arange(len(y)) % 2 == 0
-    return np.where(odd.reshape(-1, *[1] * (X.ndim - 1)), with_trigger(X), X), np.where(odd, TARGET, y)
+    even = np.arange(len(y)) % 2 == 0
+    return np.where(even.reshape(-1, *[1] * (X.ndim - 1)), with_trigger(X), X), np.where(even, TARGET, y)
 
 
 # --- The entries --------------------------------------------------------------------------------------------

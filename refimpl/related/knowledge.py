@@ -44,24 +44,24 @@ def data_of(view: View, k: int) -> tuple[Array, Array]:
     return view.s.scored_on(k, view.batch[k])  # type: ignore[index]
 
 
-def receivers(view: View) -> tuple[Array, Array]:
+def receiver_data(view: View) -> tuple[Array, Array]:
     """The samples and labels on which the receiver scores models in this round."""
     return data_of(view, view.receiver)
 
 
 def triggered(view: View) -> tuple[Array, Array]:
     """The samples on which the receiver scores, all with the trigger of a backdoor, and its class for all."""
-    X, y = receivers(view)
+    X, y = receiver_data(view)
     return with_trigger(X), module_of(y).full_like(y, TARGET)
 
 
 def risk_on(view: View, data: tuple[Array, Array]) -> Risk:
-    """The risk on such samples and labels; r_k if they are worker k's."""
+    """The risk on these samples and labels; r_k if they are worker k's."""
     return lambda w: algorithm.risk(view.s, w, *data)
 
 
 def gradient_on(view: View, data: tuple[Array, Array]) -> Callable[[Array], Array]:
-    """Its gradient, (d,) -> (d,)."""
+    """The gradient of the risk on these samples and labels, (d,) -> (d,)."""
     s = view.s
     return lambda w: s.model.gradient(w, *data) + s.l2 * w
 
@@ -74,7 +74,7 @@ def own_risk(view: View) -> Risk:
 
 def outcome(view: View) -> Callable[[Array], Array]:
     """What the receiver makes of a lie (d,) that all attackers send it: its next model, (d,)."""
-    k, xp, scored = view.receiver, module_of(view.honest), receivers(view)
+    k, xp, scored = view.receiver, module_of(view.honest), receiver_data(view)
     risk = once(lambda w: view.s.model.risk(w, *scored))  # honest models are the same beside any lie
     s = view.s._replace(model=SimpleNamespace(risk=lambda w, X, y: risk(w)))
     N_k, _ = s.neighbourhood(k)
@@ -92,8 +92,8 @@ KNOWLEDGE |= {
     "receiver": Known(receiver_model, "the receiver's model", True),
     "heard": Known(heard, "the honest models that the receiver hears", True),
     "liars": Known(liars, "", True),
-    "risk": Known(lambda view: risk_on(view, receivers(view)), "the receiver's data", True),
-    "gradient": Known(lambda view: gradient_on(view, receivers(view)), "the receiver's data", True),
+    "risk": Known(lambda view: risk_on(view, receiver_data(view)), "the receiver's data", True),
+    "gradient": Known(lambda view: gradient_on(view, receiver_data(view)), "the receiver's data", True),
     "triggered_risk": Known(lambda view: risk_on(view, triggered(view)), "the receiver's data", True),
     "triggered_gradient": Known(lambda view: gradient_on(view, triggered(view)), "the receiver's data", True),
     "own_risk": Known(own_risk, "all attackers' data"),

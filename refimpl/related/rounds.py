@@ -30,7 +30,8 @@ class Heard(NamedTuple):
     f: int  # the number of attackers
     honest: np.ndarray  # (n,) bool: False for attackers. No worker knows this; only oracles use it
     risk: Callable[[Array], Array]
-    """(d,) -> the risk of a model on this worker's batch of the round"""
+    """(d,) -> the risk of a model on what this worker scores on"""
+    same_to_all: bool = True  # do all workers that hear these senders hear these models?
 
     @property
     def others(self) -> np.ndarray:
@@ -42,13 +43,15 @@ Combine = Callable[[Heard], Array]  # -> (d,)
 
 
 def shared_result(rule: Callable[[Array, int], Array]) -> Combine:
-    """Combines by a rule (models, f) -> (d,); workers that hear the same senders share one result.
+    """Combines by a rule (models, f) -> (d,); workers that hear the same models share one result.
 
     It is good for one round only: what is sent changes in the next.
     """
     made: dict[bytes, Array] = {}
 
     def combine(h: Heard) -> Array:
+        if not h.same_to_all:
+            return rule(h.models, h.f)
         key = h.senders.tobytes()
         if key not in made:
             made[key] = rule(h.models, h.f)
@@ -58,9 +61,12 @@ def shared_result(rule: Callable[[Array, int], Array]) -> Combine:
 
 
 def heard(s: Setting, sent: Array, mixing: np.ndarray, batch: Array, k: int) -> Heard:
-    """What worker k hears of the messages `sent`, (N, d) or (N, N, d), with what it knows about them."""
-    xp, (N_k, own) = module_of(sent), s.neighbourhood(k)
-    sent = sent if sent.ndim == 2 else sent[k]
+    """What worker k hears of the messages `sent`, (N, d) or (N, N, d), with what it knows about them.
+
+    It scores models on what the setting says, `scored_on`.
+    """
+    xp, (N_k, own), same = module_of(sent), s.neighbourhood(k), sent.ndim == 2
+    sent = sent if same else sent[k]
     return Heard(
         senders=N_k,
         models=read_only(sent if len(N_k) == len(sent) else sent[xp.asarray(N_k)]),
@@ -68,8 +74,17 @@ def heard(s: Setting, sent: Array, mixing: np.ndarray, batch: Array, k: int) -> 
         weights=xp.asarray(mixing[k, N_k].astype(sent.dtype)),
         f=len(s.attackers),
         honest=~np.isin(N_k, s.attackers),
-        risk=lambda w: algorithm.risk(s, w, s.X[k][batch[k]], s.y[k][batch[k]]),
+        risk=lambda w: algorithm.risk(s, w, *s.scored_on(k, batch[k])),
+        same_to_all=same,
     )
+
+
+def on_the_batch(s: Setting, batch: Array) -> Setting:
+    """The setting in which normal workers score models on the round's batch; attackers keep all their rows."""
+    X, y = list(s.X), list(s.y)
+    for k in s.normal:
+        X[k], y[k] = X[k][batch[k]], y[k][batch[k]]
+    return s._replace(X=X, y=y, risk="local")
 
 
 def once(risk: Callable[[Array], Array]) -> Callable[[Array], Array]:
@@ -147,14 +162,18 @@ def step_then_mix(
     combine: Combine,
     mixing: Callable[[np.ndarray], np.ndarray] = uniform_weights,
     G: Array | None = None,
+    judge: Setting | None = None,
 ) -> SystemRound:
     """A round in which all workers step and send, and normal ones combine what they hear into the next model.
 
-    G (N, d) are the directions of the steps, if they are not the gradients.
+    G (N, d) are the directions of the steps, if they are not the gradients. `judge` is the setting, but for the
+    data: its `scored_on` says on what models are scored, and so what attackers know that know the receiver's
+    data. By default that is the round's batch.
     """
+    judge = judge or on_the_batch(s, batch)
     W_hat, memory = steps(s, state.W, gradients(s, state.W, batch) if G is None else G, state)
-    sent = algorithm.messages(s, W_hat, signals, state, batch)
-    W = combined_rows(s, W_hat, sent, batch, combine, mixing(s.graph))
+    sent = algorithm.messages(judge, W_hat, signals, state, batch)
+    W = combined_rows(judge, W_hat, sent, batch, combine, mixing(s.graph))
     return SystemRound((sent,), State(W, memory, state.t + 1))
 
 
@@ -169,10 +188,12 @@ def mix_and_step(
 ) -> SystemRound:
     """A round in which all workers send their model, and normal ones step from a combination of what they hear.
 
-    The gradient is taken at the worker's "own" model, as it was sent, or at the "mixed" one.
+    The gradient is taken at the worker's "own" model, as it was sent, or at the "mixed" one. Models are scored
+    on the round's batch, and that is what attackers know that know the receiver's data.
     """
     require_place(at)
-    sent = algorithm.messages(s, state.W, signals, state, batch)
-    mixed = combined_rows(s, state.W, sent, batch, combine, mixing(s.graph))
+    judge = on_the_batch(s, batch)
+    sent = algorithm.messages(judge, state.W, signals, state, batch)
+    mixed = combined_rows(judge, state.W, sent, batch, combine, mixing(s.graph))
     W, memory = steps(s, mixed, gradients(s, state.W if at == "own" else mixed, batch), state)
     return SystemRound((sent,), State(W, memory, state.t + 1))

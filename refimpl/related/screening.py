@@ -22,6 +22,7 @@ from refimpl.related.rounds import (
     gradients,
     heard,
     mix_and_step,
+    on_the_batch,
     require_place,
     shared_result,
     step_then_mix,
@@ -261,9 +262,9 @@ def multi_task(
     L = state.memory[-slots:].swapaxes(0, 1).reshape(N, slots * d).copy()
     C = xp.zeros((N, N), state.W.dtype)
     W_hat, memory = steps(s, state.W, gradients(s, state.W, batch), state)
-    sent, W = messages(s, W_hat, signals), W_hat.copy()
+    sent, W, judge = messages(s, W_hat, signals), W_hat.copy(), on_the_batch(s, batch)
     for k in s.normal:
-        h = heard(s, sent, uniform_weights(s.graph), batch, k)
+        h = heard(judge, sent, uniform_weights(s.graph), batch, k)
         N_k = xp.asarray(h.senders)
         L[k, N_k] = running_average(L[k, N_k], xp.stack([h.risk(w) for w in h.models]), nu)
         C[k, N_k] = adaptive_weights(L[k, N_k], h.own)

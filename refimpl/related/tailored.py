@@ -130,17 +130,24 @@ def permuted(receiver: Array, counts: tuple[int, int], layout: Layout, risk: Ris
     """The receiver's network with its hidden units exchanged, (f, d): attacker i turns them by i + 1 places.
 
     The same network, so the same risk up to rounding; the mean of several is another one, whose units are all
-    alike in the end. A step that lowers the risk by little more than the margin makes it pass.
+    alike in the end. A step that lowers the risk by little more than the margin makes it pass. Of h units, the
+    attackers from h - 1 on turn by 1, 2, ... places again: by h places it would be an echo.
     """
     xp, margin = module_of(receiver), float(np.finfo(receiver.dtype).eps) ** 0.5
     w = descended(receiver, risk, gradient, below(risk(receiver), receiver.dtype), 4 * margin)
-    return xp.stack([turned(w, layout, i + 1) for i in range(counts[1])])
+    turns = max(hidden(layout) - 1, 1)
+    return xp.stack([turned(w, layout, 1 + i % turns) for i in range(counts[1])])
+
+
+def hidden(layout: Layout) -> int:
+    """The number of units of the last hidden layer; 0 if none are hidden."""
+    return layout.fields[-3].size if len(layout.fields) >= 4 else 0
 
 
 def turned(w: Array, layout: Layout, places: int) -> Array:
     """The network with the units of its last hidden layer turned by so many places; w if none are hidden."""
     w, xp = w.copy(), module_of(w)
-    if len(layout.fields) >= 4:
+    if hidden(layout):
         tensors = layout.views(w)
         for field, axis in zip(layout.fields[-4:-1], (-1, -1, 0), strict=True):
             tensors[field.name][...] = xp.roll(tensors[field.name], places, axis=axis)
@@ -148,14 +155,19 @@ def turned(w: Array, layout: Layout, places: int) -> Array:
 
 
 def patient(attack: Attack, last: int) -> Attack:
-    """An entry for attackers that are honest up to round `last`, that one included, and then attack so."""
+    """An entry for attackers that are honest up to round `last`, that one included, and then attack so.
+
+    Raises ValueError if the attack poisons what attackers train on, as that begins in round 1.
+    """
+    if attack.poison:
+        raise ValueError(f"patient attackers need an attack that does not poison, got {attack.about}")
 
     def send(own: Array, round_: int, *known: Array) -> Array:
         return own if round_ <= last else attack.send(*known)
 
     return attack._replace(
         send=send,
-        about=f"{attack.about}; honest up to round {last}",
+        about=f"{attack.about}; honest up to round {last}: a run of {last} or fewer has no attack",
         knows=("own", "round", *attack.knows),
         one_message=False,
     )

@@ -2,7 +2,9 @@
 
 Not the paper's, and of no other paper: trials of this project. Eq. (6) isolates, as after a local step hardly
 any neighbour is as good on one's own data as oneself. All four systems step, send, and score what they hear.
-Unlike other systems, they score by the setting's risk, on all local data or on the round's batch, as Eq. (6).
+Other systems score on the round's batch. `held-out-bar` scores on rows held out, whatever the setting's risk;
+the other three by that risk, on all local data or on the round's batch, as Eq. (6), two of them without the
+rows held out. Attackers that know the receiver's data know what it scores on.
 """
 
 import math
@@ -86,7 +88,8 @@ def held_out_bar(
 ) -> SystemRound:
     """A round with a skill bar that scores on rows which the worker does not step on: see `apart`.
 
-    On these one's own model has no advantage, so that others pass even with m = 0.
+    On these one's own model has no advantage, so that others pass even with m = 0. Attackers that know the
+    receiver's data know these rows, and no others.
     """
     rest, last = apart(s)
     return listen(rest, state, rows_of(rest, batch), signals, (m,), judge=last)
@@ -111,6 +114,8 @@ def chosen_bar(
     that of its own model. For its own model is one of those that it chooses among, which is the second part; of
     that model the first is true as no bar is below r_k, and of a mixture by `checked_mixture`, as `skill` does
     not fall when m grows. Rows that choose in every round are no test: of other rows this says nothing.
+
+    Attackers that know the receiver's data know the rest of its rows, and not those that choose.
     """
     rest, last = apart(s)
     return listen(rest, state, rows_of(rest, batch), signals, margins, judge=rest, chooser=last)
@@ -126,6 +131,7 @@ def two_tracks(
     these; if they are level, the one that never listens. So the tracks are `local` and `skill_bar` on the rest
     of the rows, and nothing that is sent moves the first. Weights are those of the second. The system's slots
     of the memory are the two models, then what the optimiser of the one that never listens remembers.
+    Attackers that know the receiver's data know the rest of its rows, and not those held out.
     """
     (rest, last), slots = apart(s), OPTIMIZERS[s.optimizer].slots
     xp, rows = module_of(state.W), rows_of(rest, batch)
@@ -152,7 +158,7 @@ def listen(
     judge: Setting,
     chooser: Setting | None = None,
 ) -> SystemRound:
-    """A round in which models are scored on the data of `judge`; the weights are as in `algorithm.Round`.
+    """A round in which models are scored on what `judge` says; the weights are as in `algorithm.Round`.
 
     Of several margins, a worker takes the one whose mixture is best on all its data of `chooser`, if any is
     better than its own model.
@@ -164,8 +170,8 @@ def listen(
 
     def mix(h: Heard) -> Array:
         k = h.senders[h.own]
-        X, y = judge.scored_on(k, batch[k])
-        h = h._replace(risk=once(lambda w: risk(s, w, X, y)))
+        _, y = judge.scored_on(k, batch[k])
+        h = h._replace(risk=once(h.risk))
         risks = np.array([float(h.risk(w)) for w in h.models], state.W.dtype)
         bars = [skill(float(risks[h.own]), best_guess(y), m) for m in margins]
         mixtures = [checked_mixture(h, bar, risks) for bar in bars]
@@ -176,7 +182,7 @@ def listen(
         model, C[k, h.senders] = mixtures[0]
         return model
 
-    result = step_then_mix(s, state, batch, signals, mix)
+    result = step_then_mix(s, state, batch, signals, mix, judge=judge)
     return result._replace(weights=module_of(state.W).asarray(C))
 
 
@@ -207,7 +213,11 @@ def _only(s: Setting, held_out: bool) -> Setting:
 
 
 def rows_of(rest: Setting, batch: Array) -> Array:
-    """The batch (N, B) in rows of the rest: those held out become rows from the start."""
+    """The batch (N, B) in rows of the rest: number i becomes i modulo how many these are.
+
+    As many numbers as rows are held out are too large, and become those of the first rows, which are so drawn
+    twice as often as others. To be harmless, that needs rows in random order.
+    """
     xp = module_of(batch)
     return batch % xp.asarray(np.array([[len(y)] for y in rest.y]))
 

@@ -4,13 +4,14 @@ import re
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
+from unittest import mock
 
 import numpy as np
 
 from mutants.common import known, variant
-from refimpl import aggregate, related
+from refimpl import aggregate, algorithm, related
 from refimpl.algorithm import messages
-from refimpl.related import averaging, costs, mixing, requirements, rules, schedules, screening
+from refimpl.related import averaging, costs, mixing, requirements, rounds, rules, schedules, screening
 from refimpl.related.rounds import mix_and_step, step_then_mix
 from refimpl.related.screening import SCREENS
 from refimpl.related.systems import SYSTEMS
@@ -56,6 +57,16 @@ def afterwards(change):
         return system._replace(round=mutant)
 
     return mutate
+
+
+def attackers_know_the_setting(round_):
+    """Attackers know its data, whatever models are scored on."""
+
+    def mutant(s, *rest, **given):
+        with mock.patch.object(algorithm, "messages", lambda judge, *more: messages(s, *more)):
+            return round_(s, *rest, **given)
+
+    return mutant
 
 
 def shows_biased(s, state, result):
@@ -261,7 +272,12 @@ MUTANTS = [
      oracle("bridge-k", "alie")),
     ("BRIDGE-K with the authors' distances", SCREENS, "K", screened_by("krum", "Krum counts itself, unsquared"),
      oracle("bridge-k", "alie")),
-    ("BRIDGE-M of what another worker hears", screening, "shared_result", same_for_all, oracle("bridge-m")),
+    ("BRIDGE-M of what another worker hears", screening, "shared_result", same_for_all, oracle("bridge-m"),
+     test("a_worker_combines_what_it_was_sent_and_not_what_another_was", name="bridge-m")),
+    ("lies to one worker are heard by all", rounds, "heard",
+     lambda f: lambda *args: f(*args)._replace(same_to_all=True),
+     *(test("a_worker_combines_what_it_was_sent_and_not_what_another_was", name=name)
+       for name in ("bridge-k", "geometric-median", "multi-krum", "bulyan"))),
     ("BRIDGE-B does not trim", SCREENS, "B",
      lambda f: lambda: lambda h: rules.repeated_krum(h.models, h.f).mean(axis=0), oracle("bridge-b")),
     ("BRIDGE-B is BRIDGE-T", SCREENS, "B", lambda f: SCREENS["T"], oracle("bridge-b")),
@@ -291,6 +307,12 @@ MUTANTS = [
     ("MOZI falls back on the lowest risk", SYSTEMS, "mozi", options(empty="lowest-risk"),
      oracle("mozi")),
     ("UBAR falls back on the nearest", SYSTEMS, "ubar", options(empty="nearest"), oracle("ubar")),
+    *(("attackers know all data where models are scored on the batch", screening, "mix_and_step",
+       attackers_know_the_setting, test("attackers_know_the_rows_on_which_a_receiver_scores", name=name))
+      for name in ("mozi", "ubar")),
+    ("attackers know a batch of their own data", rounds, "on_the_batch",
+     lambda f: lambda s, batch: s._replace(risk="batch"),
+     test("attackers_know_the_rows_on_which_a_receiver_scores", name="mozi")),
     # --- ClippedGossip
     ("clips the sum of the differences", rules, "clipped_gossip", clips_the_sum, test("clip_by_hand"),
      oracle("clipped-gossip")),

@@ -42,6 +42,11 @@ def nothing_by_nothing(right):
     return quiet(lambda honest: right(honest) + 0 / np.ptp(honest, axis=0).max())
 
 
+def by_no_variance(right):
+    """NaN if the variance is 0."""
+    return quiet(lambda honest: right(honest) + 0 / (honest.std(axis=0) ** 2).sum())
+
+
 def smaller_root(honest):
     D, std = away(honest), honest.std(axis=0)
     b, R = (honest.mean(axis=0) - honest) @ std, attacks.squared_distances(honest).max()
@@ -184,6 +189,8 @@ MUTANTS = [
     ("min-max: plus", attacks, "min_max_factor", times(-1), oracle("min-max"), test(SMALL)),
     ("min-max: the other root", attacks, "min_max_factor", lambda right: smaller_root, oracle("min-max")),
     ("min-max: 0 / 0", attacks, "min_max", nothing_by_nothing, case("min-max-of-equal-models")),
+    ("min-max: by a variance that vanishes", attacks, "min_max_factor", by_no_variance,
+     test("models_whose_variance_vanishes_have_no_factor", dtype="float64", apart=1.2 * 2**-537)),
     ("min-sum: as far as the farthest", attacks, "min_sum_factor",
      lambda right: quiet(lambda honest: np.sqrt(away(honest).max() / away(honest).mean())),
      oracle("min-sum"), test(SUM), case("min-sum-as-near-as-the-nearest")),
@@ -209,6 +216,9 @@ MUTANTS = [
      lambda right: lambda lies, *rest: next(iter(lies)),
      *(test("a_search_against_the_rule_harms_more", name=f"{name}-optimised", plain=name, rule="average")
        for name in ("alie", "foe"))),
+    ("optimised: NaN is no harm", attacks, "most_harmful",
+     lambda right: lambda lies, honest, outcome: right(lies, honest, lambda lie: np.nan_to_num(outcome(lie))),
+     test("no_outcome_harms_more_than_nan", outcomes=[1, np.nan, 9], chosen=1)),
     ("fang: sides exchanged", attacks, "fang_trimmed_mean",
      fang(before=lambda given: 2 * given["honest"] - given["before"]),
      test("fangs_values_are_beyond_all_honest_ones_within_a_factor"),

@@ -9,6 +9,11 @@ from refimpl.related import attacks, knowledge, tailored
 test = killer("tailored")
 
 
+def oracle(attack, risk="local"):
+    """The attack against its oracle."""
+    return test("an_attack_equals_its_oracle", attack=attack, risk=risk)
+
+
 def without(field):
     """`turned`, but for the tensor at this place among the last four."""
 
@@ -26,6 +31,11 @@ def without(field):
 def waits(rounds):
     """`patient`, but for as many rounds more."""
     return lambda right: lambda attack, last: right(attack, last + rounds)
+
+
+def poisons(right):
+    """`patient` attackers that train on poison from the start."""
+    return lambda attack, last: right(attack._replace(poison=None), last)._replace(poison=attack.poison)
 
 
 def worst_risk(view):
@@ -49,7 +59,14 @@ BACKDOOR = test("a_captors_backdoor_gets_in_and_nothing_shows", risk="local")
 REFUSED = test("a_backdoor_that_the_receiver_would_refuse_goes_as_far_as_it_lets_it")
 
 MUTANTS = [
-    ("an echo with its signs flipped", ATTACKS, "echo", entry("send", lambda right: np.negative), ECHO),
+    (
+        "an echo with its signs flipped",
+        ATTACKS,
+        "echo",
+        entry("send", lambda right: np.negative),
+        ECHO,
+        oracle("echo"),
+    ),
     (
         "an echo that is a little off",
         ATTACKS,
@@ -64,6 +81,8 @@ MUTANTS = [
         lambda right: lambda w, goal, risk, limit: w,
         FORMULA,
         FARTHEST,
+        oracle("boundary"),
+        oracle("boundary-own", "batch"),
     ),
     (
         "a boundary at twice the risk",
@@ -79,6 +98,23 @@ MUTANTS = [
         "TRIES",
         lambda right: 2,
         FORMULA,
+    ),
+    (
+        "a bisection of nine steps",
+        tailored,
+        "TRIES",
+        lambda right: 9,
+        oracle("boundary-own", "batch"),
+        oracle("boundary-fitted"),
+        oracle("capture"),
+    ),
+    (
+        "a descent of nineteen steps",
+        tailored,
+        "STEPS",
+        lambda right: 19,
+        oracle("capture", "batch"),
+        oracle("capture-backdoor"),
     ),
     (
         "the attackers' data for the receiver's",
@@ -107,6 +143,7 @@ MUTANTS = [
         "own_risk",
         entry("of", lambda right: worst_risk),
         MEAN,
+        oracle("boundary-own"),
     ),
     (
         "boundary-fitted without the fit",
@@ -170,6 +207,7 @@ MUTANTS = [
         "capture-backdoor",
         entry("send", lambda right: lambda *known: tailored.capture(*known[:3])),
         BACKDOOR,
+        oracle("capture-backdoor"),
     ),
     (
         "a backdoor alone, whatever becomes of the receiver's rows",
@@ -184,6 +222,7 @@ MUTANTS = [
         "farthest",
         lambda right: lambda w, goal, risk, limit: goal,
         REFUSED,
+        oracle("capture-backdoor", "batch"),
     ),
     (
         "every other row with the trigger, as `poison` has it",
@@ -205,6 +244,7 @@ MUTANTS = [
         "below",
         lambda right: lambda risk, dtype: risk,
         LITTLE,
+        oracle("permuted"),
     ),
     (
         "hidden units without their biases",
@@ -212,6 +252,7 @@ MUTANTS = [
         "turned",
         without(1),
         test("a_turn_by_hand"),
+        oracle("permuted"),
         test("a_turned_network_is_the_same_network", name="one hidden layer"),
     ),
     (
@@ -228,6 +269,22 @@ MUTANTS = [
         "turned",
         lambda right: lambda w, layout, places: right(w, layout, min(places, 1)),
         LITTLE,
+        oracle("permuted", "batch"),
+    ),
+    (
+        "a turn by all places",
+        tailored,
+        "hidden",
+        lambda right: lambda layout: right(layout) + 1,
+        test("attackers_that_outnumber_the_units_begin_again_and_send_no_echo"),
+        oracle("patient-permuted"),
+    ),
+    (
+        "poison from round 1",
+        tailored,
+        "patient",
+        poisons,
+        test("patient_attackers_do_not_poison", attack="label-flip"),
     ),
     ("a round too long", tailored, "patient", waits(1), HONEST_FIRST, LIES_THEN),
     ("a round too short", tailored, "patient", waits(-1), HONEST_FIRST, LIES_THEN),

@@ -157,6 +157,8 @@ MUTANTS = [
      lambda right: lambda w, layout, places: right(w, layout, -places), PERMUTED),
     ("biases that stay", tailored, "turned", lies.without(1), case("permuted-in-the-last-hidden-layer")),
     ("the first hidden layer", tailored, "turned", first_hidden, case("permuted-in-the-last-hidden-layer")),
+    ("a turn by all places", tailored, "hidden", lambda right: lambda layout: right(layout) + 1,
+     case("permuted-by-more-attackers-than-units")),
     ("patient until round 299", ATTACKS, "patient-permuted", waits_until(299), case("patient-in-round-300")),
     ("patient until round 301", ATTACKS, "patient-permuted", waits_until(301), case("patient-in-round-301")),
     # --- Systems that look for a reason to listen

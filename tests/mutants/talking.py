@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from mutants.related import options, oracle, test, two
+from mutants.related import attackers_know_the_setting, options, oracle, test, two
 from refimpl.related import talking
 from refimpl.related.systems import SYSTEMS
 
@@ -134,6 +134,9 @@ MUTANTS = [
      test("nobody_steps_on_rows_held_out", name="two-tracks")),
     ("scores on rows that it steps on", talking, "apart", lambda f: lambda s: (f(s)[0], f(s)[0]),
      oracle("held-out-bar"), test(HELD_OUT)),
+    ("attackers know rows that are stepped on", talking, "step_then_mix", attackers_know_the_setting,
+     test("a_boundary_lie_passes_a_bar_on_rows_held_out", attack="boundary"),
+     test("attackers_know_the_rows_on_which_a_receiver_scores", name="held-out-bar")),
     ("the last rows are left out of the batch", talking, "rows_of",
      lambda f: lambda rest, batch: np.minimum(batch, np.array([[len(y) - 1] for y in rest.y])),
      oracle("held-out-bar"), oracle("two-tracks")),

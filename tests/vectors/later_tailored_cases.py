@@ -114,6 +114,12 @@ def turned(given, sent):
     assert 1e-9 < abs(np.array(moved)).max() < 1e-6
 
 
+def begun_again(given, sent):
+    """Four attackers and three units: the third turns as the first does, and nobody by all three places."""
+    assert (sent[2:] == sent[:2]).all()
+    turned(given, sent[:2])
+
+
 def untouched(given, sent):
     """Nothing is hidden, so nothing is turned; the step is there."""
     assert (sent[0] == sent[1]).all()
@@ -177,6 +183,8 @@ LIES = [
      to(371, DEEP, X=X[:, :2], attack="permuted", **models_of(DEEP)), turned),
     ("permuted-of-a-cnn", "channels in the place of hidden units.",
      to(378, IMAGES, X=draw(379, 3, 4, 4), y=Y[:3], attack="permuted", **models_of(IMAGES)), turned),
+    ("permuted-by-more-attackers-than-units", "the third attacker's turn by three places, which is none.",
+     to(371, attack="permuted", own=draw(376, 4, MODEL.model.layout.size)), begun_again),
     ("permuted-without-hidden-units", "classes in the place of hidden units.",
      to(371, LINEAR, attack="permuted", **models_of(LINEAR)), untouched),
     ("patient-in-round-300", "an attack in round 300.", to(371, **BEFORE), honest),
