@@ -477,7 +477,7 @@ def test_attackers_that_outnumber_the_units_begin_again_and_send_no_echo():
 @pytest.mark.parametrize("attack", [name for name, entry in ATTACKS.items() if entry.poison])
 def test_patient_attackers_do_not_poison(attack):
     """As they would train on that from round 1."""
-    with pytest.raises(ValueError, match="^patient attackers need an attack that does not poison, got .+$"):
+    with pytest.raises(ValueError, match=r"^patient attackers need an attack that does not poison, got .+$"):
         tailored.patient(ATTACKS[attack], 2)
 
 

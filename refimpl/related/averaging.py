@@ -3,6 +3,8 @@
 Each is one round in the form of `algorithm.round_`; options come last and have the defaults of the source.
 """
 
+from collections.abc import Callable
+
 from refimpl.algorithm import Setting, State, messages
 from refimpl.arrays import Array, module_of, quiet
 from refimpl.related.mixing import combine, count_of, metropolis_weights, push_weights, top_k
@@ -41,7 +43,10 @@ def d_psgd(
     with graphs that change and local updates (their equations from memory, unverified). The default is the
     paper's order, as third parties read it.
     """
-    orders = {"mix-and-step": mix_and_step, "step-then-mix": step_then_mix}
+    orders: dict[str, Callable[..., SystemRound]] = {
+        "mix-and-step": mix_and_step,
+        "step-then-mix": step_then_mix,
+    }
     if order not in orders:
         raise ValueError(f"unknown order {order!r}, choose from {', '.join(orders)}")
     return orders[order](s, state, batch, signals, weighted, metropolis_weights)
