@@ -133,7 +133,7 @@ sys.exit(main("spambase", sys.argv[1:]))
 @needs_signals
 @pytest.mark.slow
 def test_twenty_kills_at_random_moments(tmp_path):
-    options = "--rules adaptive --attacks arbitrary --epochs 40 --optimizer adam --jobs 1 --out"
+    options = "--rules adaptive --attacks arbitrary --epochs 300 --optimizer adam --jobs 1 --out"
     command = [sys.executable, "-c", SCRIPT, *options.split()]
     quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
     subprocess.run([*command, str(tmp_path / "whole")], check=True, **quiet)
