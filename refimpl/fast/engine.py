@@ -117,7 +117,7 @@ def round_(
 
 
 def data_of(p: Plan, batch: Array) -> tuple[Array, Array]:
-    """The samples, as the network takes them, and labels of the row numbers (N, B): -> (N, B, ...), (N, B).
+    """The samples and labels of the row numbers (N, B): -> (N, B, ...), (N, B).
 
     Raises IndexError if there is no such row; not on a GPU, which would have to wait for the answer.
     """
@@ -126,8 +126,7 @@ def data_of(p: Plan, batch: Array) -> tuple[Array, Array]:
         needs = f"a batch of worker {k} needs row numbers 0 to {int(p.sizes[k, 0]) - 1}"
         raise IndexError(f"{needs}, got {batch[k].min()} to {batch[k].max()}")
     at = batch + p.first
-    X = p.X.take(at, axis=0)
-    return p.network.prepared(X) if p.network else X, p.y.take(at)
+    return p.X.take(at, axis=0), p.y.take(at)
 
 
 def local_steps(

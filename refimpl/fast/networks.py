@@ -15,6 +15,7 @@ the last two are increasing, so they may as well follow the pooling, on a quarte
 import functools
 import itertools
 import math
+from collections.abc import Sequence
 from types import ModuleType
 from typing import Any, NamedTuple
 
@@ -85,10 +86,10 @@ class Batched(NamedTuple):
         parallel_for(fill, parts)
         return z
 
-    def _parts(self, shape: tuple[int, ...], xp: ModuleType) -> list[tuple[slice, ...]]:
+    def _parts(self, shape: tuple[int, ...], xp: ModuleType) -> Sequence[tuple[slice, ...]]:
         """Parts of the models and rows (*lead, n), small enough that what each needs stays in the cache."""
         if not self.convolutions or xp is not np:
-            return list(tiles(shape, FLOATS * device_factor(xp) // self.floats))
+            return tiles(shape, FLOATS * device_factor(xp) // self.floats)
         models, images = tiles(shape[:-1], SEE), tiles(shape[-1:], IMAGES)
         return [(*some, *part) for part, some in itertools.product(images, models)]
 

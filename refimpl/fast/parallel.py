@@ -26,20 +26,19 @@ def device_factor(xp: ModuleType) -> int:
     return 1 if xp is np else 128
 
 
-def tiles(shape: tuple[int, ...], most: int) -> Iterator[tuple[slice, ...]]:
+@functools.lru_cache(maxsize=256)
+def tiles(shape: tuple[int, ...], most: int) -> tuple[tuple[slice, ...], ...]:
     """Cuts an array of this shape into boxes of at most `most` entries: one slice per axis.
 
     A box has at least one entry, unless the array has none. They are of about the same size, so that threads
     finish at about the same time.
     """
     if not shape or math.prod(shape) <= most:
-        yield tuple(slice(0, n) for n in shape)
-        return
+        return (tuple(slice(0, n) for n in shape),)
     n, step = max(1, shape[0]), max(1, most // max(1, math.prod(shape[1:])))
     step = math.ceil(n / math.ceil(n / step))
-    for start in range(0, n, step):
-        for rest in tiles(shape[1:], most):
-            yield slice(start, start + step), *rest
+    rest = tiles(shape[1:], most)
+    return tuple((slice(start, start + step), *part) for start in range(0, n, step) for part in rest)
 
 
 # --- Threads ------------------------------------------------------------------------------------------------

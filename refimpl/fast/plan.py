@@ -78,7 +78,7 @@ class Plan(NamedTuple):
     lies: list[tuple[int, Array | slice]]  # to whom the attackers lie, by messages with which numbers
     messages: int  # how many there are
     attackers: Array  # (f,)
-    X: Array  # (rows, ...) all data, one worker's after another's
+    X: Array  # (rows, ...) all data, one worker's after another's, as the network takes them
     y: Array  # (rows,)
     first: Array  # (N, 1) where each worker's rows begin
     sizes: np.ndarray  # (N, 1) how many rows each worker has
@@ -93,6 +93,7 @@ def plan(s: Setting) -> Plan:
     xp, twin = module_of(s.X[0]), TWINS.get(RULES[s.rule].compute)
     sizes, network = np.array([len(y) for y in s.y]), batched(s.model)
     message, lies, count = numbered(s, twin)
+    X = xp.concatenate(list(s.X))
     own = np.diagonal(message)
     return Plan(
         setting=s,
@@ -105,7 +106,7 @@ def plan(s: Setting) -> Plan:
         lies=[(k, numbers_of(numbers, xp)) for k, numbers in lies],
         messages=count,
         attackers=xp.asarray(s.attackers),
-        X=xp.concatenate(list(s.X)),
+        X=network.prepared(X) if network else X,
         y=xp.concatenate(list(s.y)),
         first=xp.asarray((np.cumsum(sizes) - sizes)[:, None]),
         sizes=sizes[:, None].astype(np.uint64),
