@@ -86,6 +86,11 @@ def test_ties_go_to_the_lowest_number():
     assert tried == [2.5, -2.5, 2.5]
 
 
+def test_rounding_may_cost_an_echo_its_weight_though_the_risk_is_convex():
+    """2/3 of 0.9 and 1/3 of it are more than 0.9."""
+    assert mixture([0.9, 0.9, 0.9], lambda w: w, bar=0.9) == (0.9, [0.5, 0.5, 0])
+
+
 def test_risks_of_zero_share_all_the_weight():
     risk = lambda w: 0.0 if w >= 2 else 1.0
     assert mixture([1, 2, 4, 1.5], risk, bar=1.0) == (pytest.approx(3), [0, 0.5, 0.5, 0])

@@ -51,8 +51,9 @@ def checked_mixture(h: Heard, bar: float, risks: np.ndarray) -> Mixture:
     Guarantee: if r_k is finite, the result w has r_k(w) <= bar, whatever was sent and without convexity. For
     the mixture starts as one's own model, and the bar is not below r_k; and it changes only to a mixture whose
     risk has been computed and found not above the bar. NaN is not below anything, and so is not kept.
-    If all risks are convex, nothing is dropped by the check: a mixture of models not above the bar is not above
-    it either (Jensen). So with the bar at r_k this is then Eq. (6); without convexity it uses fewer models.
+    If all risks are convex, the check drops nothing, but for rounding, which may cost an echo of one's own
+    model its weight: a mixture of models not above the bar is not above it either (Jensen). So with the bar at
+    r_k this is then Eq. (6); without convexity it uses fewer models.
     """
     passing = [int(l) for l in np.argsort(risks, kind="stable") if math.isfinite(risks[l]) and risks[l] <= bar]
     kept = [h.own] if math.isfinite(risks[h.own]) else passing[:1] or [h.own]
