@@ -516,7 +516,7 @@ function twoTracks(s, state, { m = 0.2, risk = "local" }) {
   const talks = listen(there, { W: before, optimizer: state.optimizer }, [m], scoredBy(there, risk, rest));
   const [A, after] = steps(there, { optimizer: s.workers.map(remembered) }, alone, gradients(there, alone));
   const B = talks.W;
-  const lower = (k) => riskOn(s, B[k], ...out(k)) < riskOn(s, A[k], ...out(k));
+  const lower = (k) => riskOn(s, B[k], ...out(k)) < nanIsLargest(riskOn(s, A[k], ...out(k)));
   const W = B.map((w, k) => (!s.normal.includes(k) || lower(k) ? w : A[k]));
   const kept = after[0] ? ["m", "v"].map((slot) => after.map((o) => o[slot])) : [];
   return { ...talks, W, memory: [A, B, ...kept] };
