@@ -60,6 +60,15 @@ def min_sum_factor(honest: Array) -> Array:
     return xp.where(variance > 0, g, xp.zeros_like(g))
 
 
+def mimic(honest: Array) -> Array:
+    """The first normal worker's model, copied by all attackers in all rounds: (h, d) -> (d,).
+
+    As in ByzFL. Karimireddy et al. 2022 choose whom to copy in a warm-up: who is farthest along the direction
+    in which the models vary most.
+    """
+    return honest[0]
+
+
 def min_max(honest: Array) -> Array:
     """mean - g std, as far out as `min_max_factor` allows: Shejwalkar & Houmansadr 2021. (h, d) -> (d,).
 
@@ -260,9 +269,9 @@ ATTACKS |= {
         knows=("before",),
     ),
     "mimic": ToAll(
-        lambda honest: honest[0],
+        mimic,
         "the first normal worker's model",
-        "Karimireddy et al. 2022; ByzFL",
+        "ByzFL; Karimireddy et al. 2022",
         knows=("honest",),
     ),
     "min-max": ToAll(
