@@ -99,7 +99,8 @@ class Known(NamedTuple):
 
 
 KNOWLEDGE = {
-    "own": Known(attrgetter("own"), "its own model"),  # (f, d), a row each
+    # (f, d): row i of what is sent is made of row i alone; an attack that looks at other rows names "attackers"
+    "own": Known(attrgetter("own"), "its own model"),
     "attackers": Known(attrgetter("own"), "all attackers' own models"),  # (f, d)
     "honest": Known(attrgetter("honest"), "all honest models"),  # (h, d)
     "signals": Known(attrgetter("signals"), ""),  # (f, d)

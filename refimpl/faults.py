@@ -12,7 +12,8 @@ resumed anywhere, and with the same seed a larger probability or number keeps wh
 - A worker always has its own model. If it has too few models for its rule, it keeps its own in that round.
 - Losses can take the honest majority that a rule needs: a medoid or a median that hears one liar alone may take
   NaN from it. Of finite lies every rule makes a finite model, unless a sum overflows.
-- Attackers never crash, and what their attack knows reaches them whatever is lost.
+- Attackers never crash, and what their attack knows reaches them whatever is lost, and whoever has crashed: of
+  such a worker it is the model that it holds.
 """
 
 from functools import partial

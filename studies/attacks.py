@@ -4,10 +4,10 @@
     python studies/attacks.py collect FOLDER ...      # JSON files of runs -> docs/results/attacks.csv
     python studies/attacks.py show                    # the CSV -> the blocks of docs/results/attacks.md
 
-Spambase, 60 epochs, F of 10 workers lie; HAR, 15 epochs, F of 30. The paper's rule with both risks, three
-others among the best (by coordinates, by distances, by screening), and `local`, which no attack reaches,
-so that one is enough for it. `run` leaves out what the CSV has, rules that are not defined for F liars, and
-attacks that are not defined against a rule.
+Spambase, 60 epochs, F of 10 workers lie; HAR, 15 epochs, F of 30. The paper's rule with both risks; three
+others that hold on Spambase by docs/results/systems.md ("Who wins where"), one that goes by coordinates, one by
+distances, one by screening; and `local`, which no attack reaches, so that one is enough for it. `run` leaves
+out what the CSV has, rules that are not defined for F liars, and attacks that are not defined against a rule.
 """
 
 import argparse
@@ -164,41 +164,51 @@ def attacks_run(results: Results) -> list[str]:
     return names_run(results, "attack", ATTACKS)
 
 
-def falls(results: Results, risk: str, measure: str) -> dict[str, dict[int, list[float]]]:
-    """By attack and number of liars, how far adaptive is below local in a measure, seed by seed.
+class Fall(NamedTuple):
+    """How far adaptive is below local, seed by seed."""
 
-    Without an attack the number is 0.
-    """
-    found: dict[str, dict[int, list[float]]] = {}
+    liars: int  # 0 if nobody lies
+    values: list[float]
+    beyond: list[float]  # less the fall when nobody lies, of the seeds that have it; `values` if none has
+
+
+def falls(results: Results, risk: str, measure: str) -> dict[str, list[Fall]]:
+    """By attack, how far adaptive is below local in a measure, for each number of liars."""
+
+    def below(attack: str, F: int) -> dict[int, float]:
+        ours, alone = (
+            {run.config.seed: run.last(measure) for run in chosen(results, column, attack, F)}
+            for column in (("adaptive", risk), ("local", "local"))
+        )
+        return {seed: alone[seed] - ours[seed] for seed in sorted(set(ours) & set(alone))}
+
+    found: dict[str, list[Fall]] = {}
+    usual = below("none", 0)
     for attack in attacks_run(results):
         for F in counts(results) if ATTACKS[attack].lies else [0]:
-            columns = ("adaptive", risk), ("local", "local")
-            ours, alone = (
-                {run.config.seed: run.last(measure) for run in chosen(results, column, attack, F)}
-                for column in columns
-            )
-            if both := sorted(set(ours) & set(alone)):
-                found.setdefault(attack, {})[F] = [alone[seed] - ours[seed] for seed in both]
+            if fall := below(attack, F):
+                values = list(fall.values())
+                beyond = [fall[seed] - usual[seed] for seed in fall if F and seed in usual]
+                found.setdefault(attack, []).append(Fall(F, values, beyond or values))
     return found
 
 
-Fall = tuple[int, list[float]]  # with so many liars, seed by seed
+def worst(found: list[Fall]) -> Fall:
+    """The fall that the page names: of those that count the surest, or if none is above 0 the deepest."""
+    if above := [fall for fall in found if is_above_0(fall)]:
+        return max(above, key=lambda fall: lower_end(fall.values))
+    deep = [fall for fall in found if is_deep(fall)]
+    return max(deep or found, key=lambda fall: np.mean(fall.values))
 
 
-def named(results: Results, risk: str, measure: str) -> dict[str, Fall]:
-    """By attack, the fall that the page names."""
-    return {attack: worst(by_F) for attack, by_F in falls(results, risk, measure).items()}
+def is_deep(fall: Fall) -> bool:
+    """Whether it counts: it is beyond what counts as comparable, also beyond the fall when nobody lies."""
+    return all(round(float(np.mean(values)), 2) > CLOSE for values in (fall.values, fall.beyond))
 
 
-def worst(by_F: dict[int, list[float]]) -> Fall:
-    """The surest of the deep falls, with its number of liars; the deepest fall if no deep one is sure."""
-    sure = {F: fall for F, fall in by_F.items() if is_deep(fall) and lower_end(fall) > 0}
-    return max((sure or by_F).items(), key=lambda item: lower_end(item[1]) if sure else np.mean(item[1]))
-
-
-def is_deep(fall: list[float]) -> bool:
-    """Whether the mean is beyond what counts as comparable."""
-    return round(float(np.mean(fall)), 2) > CLOSE
+def is_above_0(fall: Fall) -> bool:
+    """Whether it counts and its 95 % interval is above 0, also that beyond the fall when nobody lies."""
+    return is_deep(fall) and all(lower_end(values) > 0 for values in (fall.values, fall.beyond))
 
 
 def lower_end(values: list[float]) -> float:
@@ -208,59 +218,46 @@ def lower_end(values: list[float]) -> float:
 
 
 def summary(results: Results) -> str:
-    """A line per task and risk: under how many attacks adaptive is below local, and under which it is most."""
-    lines = []
+    """A line per task and risk: how many cells were looked at, how many attacks count, and the deepest fall."""
+    head = ["task and risk", "cells (above 0)"]
+    for name in MEASURES.values():
+        head += [f"{name}: attacks", "above 0", "deepest"]
+    lines = [f"| {' | '.join(head)} |", f"|---|{'---|' * (len(head) - 1)}"]
     for task, some in by_task(results).items():
         for risk, words in LISTENING.items():
-            said = [summed_up(named(some, risk, measure), name) for measure, name in MEASURES.items()]
-            lines.append(wrapped(f"- {PARTS[task].name}, {words}: {'; '.join(said)}.", "  "))
+            cells, numbers = [], list[str]()
+            for measure in MEASURES:
+                by_attack = {a: found for a, found in falls(some, risk, measure).items() if ATTACKS[a].lies}
+                cells += [fall for found in by_attack.values() for fall in found]
+                numbers += summed_up({attack: worst(found) for attack, found in by_attack.items()})
+            looked_at = f"{len(cells)} ({sum(map(is_above_0, cells))})"
+            row = [f"{PARTS[task].name}, {words}", looked_at, *numbers]
+            lines.append(f"| {' | '.join(row)} |")
     return "\n".join(lines)
 
 
-def summed_up(found: dict[str, Fall], name: str) -> str:
-    """How many attacks make a measure fall, how many certainly, and how far; and how far it is without any."""
-    under = {attack: fall for attack, (_, fall) in found.items() if ATTACKS[attack].lies}
-    deep = {attack: fall for attack, fall in under.items() if is_deep(fall)}
-    sure = {attack: fall for attack, fall in deep.items() if lower_end(fall) > 0}
-    text = f"worst {name} under {len(deep) or 'none'} of {several(len(under), 'attack')}"
-    if deep:
-        some = sure or deep
-        most = max(some, key=lambda attack: np.mean(some[attack]))
-        details = [f"by {with_interval(some[most])}", several(found[most][0], "liar"), of_seeds(some[most])]
-        text += f", {len(sure) or 'none'} certain, most under `{most}` ({', '.join(details)})"
-    alone = [fall for attack, (_, fall) in found.items() if not ATTACKS[attack].lies and is_deep(fall)]
-    return text + "".join(f", and by {with_interval(fall)} if nobody lies" for fall in alone)
-
-
-def wrapped(text: str, indent: str = "") -> str:
-    """The text in lines of at most WIDTH characters, the indent before all but the first.
-
-    A number stays beside its interval.
-    """
-    joined = text.replace(" ± ", "\0±\0")
-    lines = textwrap.wrap(joined, WIDTH - len(indent), break_long_words=False, break_on_hyphens=False)
-    return f"\n{indent}".join(lines).replace("\0", " ")
+def summed_up(found: dict[str, Fall]) -> list[str]:
+    """How many attacks count, how many are above 0, and the deepest fall: of these, if there are any."""
+    deep = {attack: fall for attack, fall in found.items() if is_deep(fall)}
+    above = {attack: fall for attack, fall in found.items() if is_above_0(fall)}
+    most = max(above or deep, key=lambda attack: np.mean(deep[attack].values), default=None)
+    name = "-" if most is None else f"`{most}` {of_fall(deep[most])}"
+    return [f"{len(deep)} of {len(found)}", str(len(above)), name]
 
 
 def verdict(results: Results) -> str:
     """How far adaptive is below local: a line for when nobody lies, and one for each attack that counts."""
-    columns = {(risk, measure): named(results, risk, measure) for risk in LISTENING for measure in MEASURES}
+    columns = {(risk, measure): falls(results, risk, measure) for risk in LISTENING for measure in MEASURES}
     head = [f"{MEASURES[measure]}{', batch' if risk == 'batch' else ''}" for risk, measure in columns]
     lines = [f"| attack | {' | '.join(head)} |", f"|---|{'---|' * len(head)}"]
     for attack in attacks_run(results):
         lies = ATTACKS[attack].lies
-        found = [column.get(attack) for column in columns.values()]
-        shown = [fall if fall and (is_deep(fall[1]) or not lies) else None for fall in found]
+        found = [worst(column[attack]) if attack in column else None for column in columns.values()]
+        shown = [fall if fall and (is_deep(fall) or not lies) else None for fall in found]
         if any(shown):
-            cells = [of_fall(*fall) if fall else "-" for fall in shown]
+            cells = [of_fall(fall) if fall else "-" for fall in shown]
             lines.append(f"| {f'`{attack}`' if lies else 'nobody lies'} | {' | '.join(cells)} |")
     return "\n".join(lines)
-
-
-def with_interval(values: list[float]) -> str:
-    """The mean with half of the 95 % interval, if there are two values or more."""
-    half = interval(values)
-    return f"{np.mean(values):.2f}" + (f" ± {half:.2f}" if np.isfinite(half) else "")
 
 
 def of_seeds(values: list[float]) -> str:
@@ -268,11 +265,16 @@ def of_seeds(values: list[float]) -> str:
     return several(len(values), "seed")
 
 
-def of_fall(F: int, fall: list[float]) -> str:
-    """A fall with its interval, the number of liars, if any, and of seeds; bold if the interval excludes 0."""
-    sure = abs(np.mean(fall)) > interval(fall)  # never with one seed, whose interval is NaN
-    text = f"**{with_interval(fall)}**" if sure else with_interval(fall)
-    return f"{text} ({f'F = {F}, ' if F else ''}{of_seeds(fall)})"
+def of_fall(fall: Fall) -> str:
+    """A fall with half of its interval, if it has one, the number of liars, if any, and of seeds.
+
+    Bold if the interval excludes 0, also that beyond the fall when nobody lies.
+    """
+    half = interval(fall.values)
+    text = f"{np.mean(fall.values):.2f}" + (f" ± {half:.2f}" if np.isfinite(half) else "")
+    if all(abs(np.mean(some)) > interval(some) for some in (fall.values, fall.beyond)):  # never of one: NaN
+        text = f"**{text}**"
+    return f"{text} ({f'F = {fall.liars}, ' if fall.liars else ''}{of_seeds(fall.values)})"
 
 
 def table(results: Results, F: int) -> str:
@@ -331,10 +333,12 @@ def planted(results: Results) -> str:
         for some in (runs, chosen(runs, ("adaptive", "local"), PLANTED, 1))
     )
     liars = counts(runs)
-    return wrapped(
+    return textwrap.fill(
         f"Of the rows with its trigger {np.mean(of_one):.0f} % get its label (`{PLANTED}`, Spambase, mean of "
         f"{of_seeds(of_one)}; {min(shares):.0f} to {max(shares):.0f} % in each of the {len(runs)} runs of "
-        f"`adaptive`, with {liars[0]} to {liars[-1]} liars and both risks)."
+        f"`adaptive`, with {liars[0]} to {liars[-1]} liars and both risks).",
+        WIDTH,
+        break_on_hyphens=False,
     )
 
 

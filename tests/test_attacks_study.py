@@ -39,45 +39,74 @@ def one_line(text):
     return " ".join(text.split())
 
 
+def lines_of(summary):
+    """The cells of each line, by task and risk; what falls in *own* falls as far in *whole*."""
+    rows = [line.strip("| ").split(" | ") for line in summary.splitlines()[2:]]
+    assert all(row[2:5] == row[5:] for row in rows)
+    return {row[0]: row[1:5] for row in rows}
+
+
 def test_the_verdict_pairs_the_seeds_and_names_the_deepest_fall():
     assert attacks.verdict(RUNS).splitlines()[2:] == [
         "| `echo` | - | - | 0.20 (F = 3, 1 seed) | 0.20 (F = 3, 1 seed) |",
         "| `permuted` | 0.25 ± 0.64 (F = 3, 2 seeds) | 0.25 ± 0.64 (F = 3, 2 seeds) | - | - |",
     ]
-    assert one_line(attacks.summary(RUNS)) == (
-        "- Spambase, with the paper's r_k: worst *own* under 1 of 2 attacks, none certain, most under "
-        "`permuted` (by 0.25 ± 0.64, 3 liars, 2 seeds); worst *whole* under 1 of 2 attacks, none certain, most "
-        "under `permuted` (by 0.25 ± 0.64, 3 liars, 2 seeds). "
-        "- Spambase, with the risk on the batch: worst *own* under 1 of 1 attack, none certain, most under "
-        "`echo` (by 0.20, 3 liars, 1 seed); worst *whole* under 1 of 1 attack, none certain, most under "
-        "`echo` (by 0.20, 3 liars, 1 seed)."
-    )
+    assert lines_of(attacks.summary(RUNS)) == {
+        "Spambase, with the paper's r_k": [
+            "6 (0)",
+            "1 of 2",
+            "0",
+            "`permuted` 0.25 ± 0.64 (F = 3, 2 seeds)",
+        ],
+        "Spambase, with the risk on the batch": ["2 (0)", "1 of 1", "0", "`echo` 0.20 (F = 3, 1 seed)"],
+    }
 
 
-def test_lines_of_text_are_short_and_keep_a_number_with_its_interval():
-    lines = attacks.wrapped("word " * 30 + "0.25 ± 0.64 " * 30, "  ").splitlines()
-    assert max(map(len, lines)) <= 120 < sum(map(len, lines))
-    assert not any(line.startswith("  ±") or line.endswith("±") for line in lines)
+SURE = [run("local", "sign-flip", 1, 0.80, 7), run("adaptive", "permuted", 1, 0.59, 7)]
 
 
 def test_the_verdict_names_a_fall_that_is_sure_before_a_deeper_one():
-    more = [run("local", "sign-flip", 1, 0.80, 7), run("adaptive", "permuted", 1, 0.59, 7)]
-    last = attacks.verdict([*RUNS, *more]).splitlines()[-1]
+    last = attacks.verdict([*RUNS, *SURE]).splitlines()[-1]
     assert last.startswith("| `permuted` | **0.21 ± 0.06** (F = 7, 2 seeds) |")
-    said = one_line(attacks.summary([*RUNS, *more]))
-    assert "1 certain, most under `permuted` (by 0.21 ± 0.06, 7 liars, 2 seeds)" in said
+    said = lines_of(attacks.summary([*RUNS, *SURE]))["Spambase, with the paper's r_k"]
+    assert said == ["6 (2)", "1 of 2", "1", "`permuted` **0.21 ± 0.06** (F = 7, 2 seeds)"]
 
 
-def test_what_is_there_without_an_attack_is_not_put_down_to_one():
-    """It has a line of its own, however small it is, and is no attack among those that are counted."""
+def nobody_lies(*falls):
+    """Runs of local, and of adaptive so far below it, seed by seed."""
+    worst = [(seed, {"local": 0.9, "adaptive": 0.9 - fall}) for seed, fall in enumerate(falls)]
+    return [run(rule, "none", seed, own, 0) for seed, of in worst for rule, own in of.items()]
+
+
+def test_what_is_there_without_an_attack_has_a_line_of_its_own():
+    """However small it is; it is no attack among those that are counted."""
     behind = [*RUNS, run("local", "none", 0, 0.90, 0)]
     assert attacks.verdict(behind).splitlines()[2] == "| nobody lies | 0.08 (1 seed) | 0.08 (1 seed) | - | - |"
-    said = one_line(attacks.summary(behind))
-    assert said.count("under 1 of 2 attacks") == said.count("2 seeds), and by 0.08 if nobody lies") == 2
+    assert lines_of(attacks.summary(behind))["Spambase, with the paper's r_k"][1] == "1 of 2"
     ahead = [*behind, run("adaptive", "none", 1, 0.96, 0), run("local", "none", 1, 0.80, 0)]
     assert attacks.verdict(ahead).splitlines()[2].startswith("| nobody lies | -0.04 ± 1.52 (2 seeds) |")
-    assert attacks.of_fall(0, [-0.16, -0.15]) == "**-0.15 ± 0.06** (2 seeds)"
-    assert "nobody lies" not in attacks.summary(ahead)
+    assert attacks.of_fall(attacks.Fall(0, [-0.16, -0.15], [-0.16, -0.15])) == "**-0.15 ± 0.06** (2 seeds)"
+
+
+@pytest.mark.parametrize(
+    ("usual", "permuted"),
+    [
+        ((0.17, 0.16), "-"),  # 0.20 and 0.21 are 0.03 and 0.05 more
+        ((0.02, 0.14), "0.21 ± 0.06 (F = 7, 2 seeds)"),  # 0.18 and 0.07 more: not surely
+        ((0.02, 0.03), "**0.21 ± 0.06** (F = 7, 2 seeds)"),
+        ((-0.1, -0.1), "**0.21 ± 0.06** (F = 7, 2 seeds)"),
+        ((0.17,), "-"),  # by the one seed that both have,
+        ((0.02,), "0.21 ± 0.06 (F = 7, 2 seeds)"),  # which has no interval
+    ],
+)
+def test_a_fall_counts_as_far_as_it_is_beyond_that_when_nobody_lies(usual, permuted):
+    """What is shown is the fall below local, whatever is usual."""
+    seven = [run for run in RUNS if run.config.attackers == 7]
+    found = attacks.falls([*seven, *SURE, *nobody_lies(*usual)], "local", "worst_own")
+    fall = attacks.worst(found["permuted"])
+    assert fall.values == pytest.approx([0.20, 0.21])
+    assert (attacks.of_fall(fall) if attacks.is_deep(fall) else "-") == permuted
+    assert attacks.is_above_0(fall) == permuted.startswith("**")
 
 
 def test_a_line_has_what_passes_and_the_accuracies_of_all_rules_with_fewer_seeds_named():

@@ -112,6 +112,20 @@ def test_an_attack_looks_at_nothing_that_it_does_not_say_it_knows(name):
     assert_array_equal(*(entry.made_from(view_of(entry.knows, hides)) for hides in (True, False)))
 
 
+@pytest.mark.parametrize(
+    "name", [n for n, a in ATTACKS.items() if "own" in a.knows and "attackers" not in a.knows]
+)
+def test_of_the_attackers_models_each_looks_at_its_own_alone(name):
+    """It is handed all of them, and sends the same whatever the others' are."""
+    entry = ATTACKS[name]
+    view = view_of(entry.knows, hides=False)
+    made = np.broadcast_to(entry.made_from(view), view.own.shape)
+    for i, others in ((0, 1), (1, 0)):
+        own = view.own.copy()
+        own[others] = 7 - own[others]
+        assert_array_equal(np.broadcast_to(entry.made_from(view._replace(own=own)), own.shape)[i], made[i])
+
+
 @pytest.mark.parametrize("name", KNOWLEDGE)
 def test_an_entry_looks_at_nothing_that_its_words_do_not_claim(name):
     """A function is asked about a model."""

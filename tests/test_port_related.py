@@ -22,6 +22,7 @@ MISTAKES = [
     ("-epsilon / Math.max(liars, 1)", "-epsilon / liars", "dissensus-of-nobody"),
     ("const lowest = Math.min(...values);", "const lowest = Math.max(...values);", "sph-on-a-path"),
     ("values[i] < lowest + 1e-6", "i === values.indexOf(lowest)", "sph-on-a-complete-graph-is-dissensus"),
+    ("if (lowest <= 1e-6) return honest[place];", "", "sph-on-a-graph-in-two-parts"),
     *(("return before[normal[0]]", f"return {wrong}", "replay-is-the-first-normal-worker-before-the-round")
       for wrong in ("W[normal[0]]", "before[0]", "meanOf(normal.map((k) => before[k]))")),
     ("return before[normal[0]]", "return before.find((w, k) => normal.includes(k) && w.every(Number.isFinite))",

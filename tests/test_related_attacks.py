@@ -15,7 +15,7 @@ import test_engine
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
-from problems import PAPERS, cast, held_out, initial, local_data, sent_by, setting
+from problems import PAPERS, after, cast, held_out, initial, local_data, sent_by, setting
 from some_results import result
 from test_tasks import config
 
@@ -182,6 +182,21 @@ def test_fiedler_is_the_slowest_mode(graph, seed):
     x = np.random.default_rng(seed).normal(size=n)
     x = x - x.mean() - P @ x
     assert x @ L @ x > value * (x @ x) or np.allclose(x, 0)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_where_honest_workers_are_in_parts_sph_is_an_echo_on_both_engines(seed):
+    """To the bit, lest rounding decides whether it passes Eq. (6); liars are heard by all."""
+    parts, liars = ([0, 1, 2, 4], [5, 6, 8]), [3, 7]
+    pairs = [pair for part in parts for pair in itertools.combinations(sorted(part + liars), 2)]
+    s = test_engine.setting(
+        [7, 4, 9, 5, 8, 4, 6, 3, 10], graphs.from_edges(9, pairs), attackers=np.array(liars), attack="sph"
+    )
+    W = test_engine.initial(s)
+    assert test_engine.assert_same_rounds(s, W, seed) == 3
+    made = after(s, 1, W)
+    for k in s.normal:
+        assert_array_equal(made.sent[k, liars], made.sent[k, [k, k]])
 
 
 @given(strategies.models(strategies.ordinary), st.integers(0, 1000))

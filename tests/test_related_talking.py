@@ -1,6 +1,7 @@
 """refimpl/related/talking.py: its guarantee against arbitrary messages, and its special cases."""
 
 import inspect
+import itertools
 import math
 import re
 from unittest import mock
@@ -84,6 +85,11 @@ def test_ties_go_to_the_lowest_number():
     h = hears([0, 5, -5, 5], lambda w: tried.append(w) or 9.0)
     talking.checked_mixture(h, 1.0, np.array([1.0, 1.0, 1.0, 1.0]))
     assert tried == [2.5, -2.5, 2.5]
+
+
+def test_rounding_may_cost_an_echo_its_weight_though_the_risk_is_convex():
+    """2/3 of 0.9 and 1/3 of it are more than 0.9."""
+    assert mixture([0.9, 0.9, 0.9], lambda w: w, bar=0.9) == (0.9, [0.5, 0.5, 0])
 
 
 def test_risks_of_zero_share_all_the_weight():
@@ -220,7 +226,7 @@ def test_a_network_with_its_hidden_units_exchanged_is_not_mixed_in():
 
 
 def test_of_equals_the_first_is_chosen_and_nan_is_above_all():
-    choose = lambda *risks: talking.lowest([(r, i) for i, r in enumerate(risks)], lambda r: r)[1]
+    choose = lambda *risks: talking.lowest(risks, lambda r: r)
     assert choose(1.0, 0.5, 0.5, 2.0) == 1
     assert choose(0.5, 0.5) == 0
     assert choose(math.nan, math.inf, 3.0) == 2
@@ -382,6 +388,16 @@ def test_who_uses_which_track_is_seen_on_rows_held_out():
         before.state.memory[1, k], few.X[k][rows], few.y[k][rows]
     )
     assert_allclose(last.sent[0][k], step, rtol=1e-9)
+
+
+@pytest.mark.parametrize(("risks", "used"), [((math.nan, 1.0), 1), ((1.0, math.nan), 0), ((1.0, 1.0), 0)])
+def test_a_track_whose_risk_is_nan_is_not_used(risks, used):
+    """Nor the one that listens, if they are level."""
+    s = setting(attackers=[1], attack="sign-flip")
+    with mock.patch.object(talking, "risk", side_effect=itertools.cycle(risks)):
+        state = run("two-tracks", 5, s).state
+    assert_array_equal(state.W[s.normal], state.memory[used, s.normal])
+    assert (state.memory[0] != state.memory[1]).any()
 
 
 @pytest.mark.parametrize("name", HOLD_OUT)

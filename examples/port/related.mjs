@@ -516,7 +516,7 @@ function twoTracks(s, state, { m = 0.2, risk = "local" }) {
   const talks = listen(there, { W: before, optimizer: state.optimizer }, [m], scoredBy(there, risk, rest));
   const [A, after] = steps(there, { optimizer: s.workers.map(remembered) }, alone, gradients(there, alone));
   const B = talks.W;
-  const lower = (k) => riskOn(s, B[k], ...out(k)) < riskOn(s, A[k], ...out(k));
+  const lower = (k) => riskOn(s, B[k], ...out(k)) < nanIsLargest(riskOn(s, A[k], ...out(k)));
   const W = B.map((w, k) => (!s.normal.includes(k) || lower(k) ? w : A[k]));
   const kept = after[0] ? ["m", "v"].map((slot) => after.map((o) => o[slot])) : [];
   return { ...talks, W, memory: [A, B, ...kept] };
@@ -696,13 +696,15 @@ function eigen(matrix) {
   return { values: A.map((row, i) => row[i]), vectors: V };
 }
 
-// Along the slowest mode of the honest workers' graph. The constant vector gets the eigenvalue 2 h, the largest.
+// Along the slowest mode of the honest workers' graph. The constant vector gets the eigenvalue 2 h, the largest; on a
+// graph in several parts the lowest is 0 but for rounding.
 export function spectral(honest, graph, place, liars, epsilon = 1.5) {
   if (honest.length === 1) return honest[0];
   const degree = graph.map((row) => row.filter(Boolean).length - 1);
   const laplacian = graph.map((row, k) => row.map((there, l) => 2 + (k === l ? degree[k] : there ? -1 : 0)));
   const { values, vectors } = eigen(laplacian);
   const lowest = Math.min(...values);
+  if (lowest <= 1e-6) return honest[place];
   const slow = range(values.length).filter((i) => values[i] < lowest + 1e-6);
   const weights = vectors.map((v) => sum(slow.map((i) => vectors[place][i] * v[i])));
   const mode = columns(honest).map((column) => sum(column.map((x, k) => weights[k] * x)));

@@ -60,6 +60,15 @@ def min_sum_factor(honest: Array) -> Array:
     return xp.where(variance > 0, g, xp.zeros_like(g))
 
 
+def mimic(honest: Array) -> Array:
+    """The first normal worker's model, copied by all attackers in all rounds: (h, d) -> (d,).
+
+    As in ByzFL. Karimireddy et al. 2022 choose whom to copy in a warm-up: who is farthest along the direction
+    in which the models vary most.
+    """
+    return honest[0]
+
+
 def min_max(honest: Array) -> Array:
     """mean - g std, as far out as `min_max_factor` allows: Shejwalkar & Houmansadr 2021. (h, d) -> (d,).
 
@@ -155,14 +164,16 @@ def fiedler(graph: np.ndarray) -> tuple[float, np.ndarray]:
     """The second smallest eigenvalue of a graph's Laplacian, and the projection on its eigenvectors, (h, h).
 
     The projection is v v^T for the Fiedler vector v, if that is unique; if not, as on a complete graph, it is
-    the sum over an orthonormal basis, whichever. The constant vector is never among them.
+    the sum over an orthonormal basis, whichever. The constant vector is never among them. An eigenvalue below
+    1e-6 is 0, as it is on a graph in several parts but for rounding.
     """
     h = len(graph)
     edges = graph & ~np.eye(h, dtype=bool)
     # The constant vector gets the eigenvalue 2h, which is larger than all others.
     values, vectors = np.linalg.eigh(np.diag(edges.sum(axis=1)) - edges + 2.0)
     lowest = vectors[:, values < values[0] + 1e-6]
-    return (float(values[0]), lowest @ lowest.T) if h > 1 else (0.0, np.zeros((1, 1)))
+    value = float(values[0]) if values[0] > 1e-6 else 0.0
+    return (value, lowest @ lowest.T) if h > 1 else (0.0, np.zeros((1, 1)))
 
 
 @quiet
@@ -172,8 +183,11 @@ def spectral(honest: Array, graph: np.ndarray, place: int, liars: int, epsilon: 
     To the receiver i = `place` among them: x_i + t v_i (v^T X), v the Fiedler vector of the graph. The authors
     search for t; here it is epsilon times the eigenvalue, over the number of liars: of the neighbours' pull,
     epsilon = 1 cancels what is in that mode, where `dissensus` cancels all. On complete graphs the two are one.
+    On a graph in several parts nothing pulls in that mode, and x_i is sent, an echo.
     """
     xp, (value, projection) = module_of(honest), fiedler(graph)
+    if value == 0:
+        return honest[place]
     mode = xp.sum(xp.asarray(projection[place].astype(honest.dtype))[:, None] * honest, axis=0)
     return honest[place] + epsilon * value / max(liars, 1) * mode
 
@@ -255,9 +269,9 @@ ATTACKS |= {
         knows=("before",),
     ),
     "mimic": ToAll(
-        lambda honest: honest[0],
+        mimic,
         "the first normal worker's model",
-        "Karimireddy et al. 2022; ByzFL",
+        "ByzFL; Karimireddy et al. 2022",
         knows=("honest",),
     ),
     "min-max": ToAll(

@@ -13,10 +13,13 @@ risk is above that of all their parts (slip 10 of docs/AUDIT.md), and harm on ro
 not score. With `--risk batch` these are nearly all.
 
 *Earlier work.* In stored text (searched in November 2026) we found no attack on weights by inverse risk.
-Nearest are attacks that search for the largest lie which a given rule still accepts, Krum or the trimmed mean
-(Fang et al. 2020, Shejwalkar and Houmansadr 2021; both seen as code only), and an attack named "echo" on the
-privacy of decentralised learning (Pasquini et al. 2023, arXiv 2205.08443; its abstract was seen, and the name
-in the README of its code). This is no claim of priority.
+Nearest are SelfishAttack (Jia, Fang and Gong, arXiv 2310.13862), in which a set of clients of decentralised
+federated learning send each of the others a model that was crafted against its rule, to be more accurate than
+they; DFedReweighting (Zhang et al., arXiv 2512.12022), no attack but a rule, whose weights come from a metric
+on data made of local data; attacks that search for the largest lie which a given rule still accepts, Krum or
+the trimmed mean (Fang et al. 2020, Shejwalkar and Houmansadr 2021); and an attack named "echo" on the privacy
+of decentralised learning (Pasquini et al. 2023, arXiv 2205.08443). Only abstracts were seen of the first two
+and the last, and the name in the README of its code; of the others only code. This is no claim of priority.
 """
 
 from collections.abc import Callable

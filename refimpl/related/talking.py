@@ -9,6 +9,7 @@ rows held out. Attackers that know the receiver's data know what it scores on.
 
 import math
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import numpy as np
 
@@ -51,8 +52,9 @@ def checked_mixture(h: Heard, bar: float, risks: np.ndarray) -> Mixture:
     Guarantee: if r_k is finite, the result w has r_k(w) <= bar, whatever was sent and without convexity. For
     the mixture starts as one's own model, and the bar is not below r_k; and it changes only to a mixture whose
     risk has been computed and found not above the bar. NaN is not below anything, and so is not kept.
-    If all risks are convex, nothing is dropped by the check: a mixture of models not above the bar is not above
-    it either (Jensen). So with the bar at r_k this is then Eq. (6); without convexity it uses fewer models.
+    If all risks are convex, the check drops nothing, but for rounding, which may cost an echo of one's own
+    model its weight: a mixture of models not above the bar is not above it either (Jensen). So with the bar at
+    r_k this is then Eq. (6); without convexity it uses fewer models.
     """
     passing = [int(l) for l in np.argsort(risks, kind="stable") if math.isfinite(risks[l]) and risks[l] <= bar]
     kept = [h.own] if math.isfinite(risks[h.own]) else passing[:1] or [h.own]
@@ -143,8 +145,8 @@ def two_tracks(
     B = talks.state.W
     W = B.copy()
     for k in s.normal:
-        r_A, r_B = (float(risk(s, w[k], last.X[k], last.y[k])) for w in (A, B))
-        W[k] = B[k] if r_B < r_A else A[k]
+        tracks = A[k], B[k]
+        W[k] = tracks[lowest(tracks, partial(risk, s, X=last.X[k], y=last.y[k]))]
     memory = xp.concatenate([talks.state.memory, xp.stack([A, B]), remembered])
     return talks._replace(state=State(W, memory, state.t + 1))
 
@@ -178,7 +180,8 @@ def listen(
         if chooser:
             alone = h.models[h.own], np.eye(len(risks), dtype=risks.dtype)[h.own]
             held_out = once(lambda w: risk(s, w, chooser.X[k], chooser.y[k]))
-            mixtures = [lowest([alone, *mixtures], held_out)]
+            choices = [alone, *mixtures]
+            mixtures = [choices[lowest([w for w, _ in choices], held_out)]]
         model, C[k, h.senders] = mixtures[0]
         return model
 
@@ -186,10 +189,10 @@ def listen(
     return result._replace(weights=module_of(state.W).asarray(C))
 
 
-def lowest(mixtures: Sequence[Mixture], risk: Callable[[Array], Array]) -> Mixture:
-    """The mixture whose model has the lowest risk, the first of equals; NaN is above all."""
-    risks = np.array([float(risk(w)) for w, _ in mixtures])
-    return mixtures[int(np.argmin(np.where(np.isnan(risks), np.inf, risks)))]
+def lowest(models: Sequence[Array], risk: Callable[[Array], Array]) -> int:
+    """The number of the model with the lowest risk, the first of equals; NaN is above all."""
+    risks = np.array([float(risk(w)) for w in models])
+    return int(np.argmin(np.where(np.isnan(risks), np.inf, risks)))
 
 
 def apart(s: Setting) -> tuple[Setting, Setting]:

@@ -145,6 +145,11 @@ def one_vector(right):
     return mutant
 
 
+def zero_by_rounding(right):
+    """What an eigenvalue of 0 usually comes out as."""
+    return lambda graph: (right(graph)[0] or 2.6e-16, right(graph)[1])
+
+
 SMALL = "min_max_is_as_far_out_as_two_honest_models_are_apart"
 SUM = "min_sum_is_as_near_to_the_mean_as_an_honest_model"
 RUN = "attackers_train_on_poison_and_nobody_else"
@@ -258,6 +263,9 @@ MUTANTS = [
         "on_a_complete_graph_sph_is_dissensus"), case("sph-on-a-complete-graph-is-dissensus")),
     ("sph: t is 1.5", attacks, "fiedler", lambda right: lambda graph: (1.0, right(graph)[1]),
      oracle("sph", "path"), case("sph-on-a-path")),
+    ("sph: rounding in the place of 0", attacks, "fiedler", zero_by_rounding,
+     test("where_honest_workers_are_in_parts_sph_is_an_echo_on_both_engines", seed=0),
+     case("sph-on-a-graph-in-two-parts")),
     ("label-flip: the next class", ATTACKS, "label-flip",
      entry("poison", lambda right: lambda X, y, classes: (X, (y + 1) % classes)),
      poison("label-flip"), FLIPPED),
@@ -267,6 +275,9 @@ MUTANTS = [
      entry("poison", lambda right: lambda X, y, classes: (X, 1 - y)), FLIPPED),
     ("label-flip: the classes that are there", ATTACKS, "label-flip",
      entry("poison", lambda right: lambda X, y, classes: (X, y.max() - y)), FLIPPED),
+    ("label-flip: of all attackers' models", ATTACKS, "label-flip", send(lambda own: own - own.mean(axis=0)),
+     oracle("label-flip"),
+     killer("knowledge")("of_the_attackers_models_each_looks_at_its_own_alone", name="label-flip")),
     ("backdoor: not moved away", ATTACKS, "backdoor", entry("send", lambda right: lambda own, *rest: own),
      oracle("backdoor"), test("model_replacement_makes_the_average_the_attackers_model"), MOVED),
     ("backdoor: n times as far", attacks, "replaced",

@@ -75,15 +75,15 @@ def always(track):
 
 def without_itself(right):
     """Its own model is no choice."""
-    return lambda mixtures, risk: right(mixtures[1:], risk)
+    return lambda models, risk: 1 + right(models[1:], risk)
 
 
 def last_of_equals(right):
-    return lambda mixtures, risk: right(mixtures[::-1], risk)
+    return lambda models, risk: len(models) - 1 - right(models[::-1], risk)
 
 
 def nan_is_lowest(right):
-    return lambda mixtures, risk: right(mixtures, lambda w: np.nan_to_num(risk(w), nan=-1.0))
+    return lambda models, risk: right(models, lambda w: np.nan_to_num(risk(w), nan=-1.0))
 
 
 def chosen_by_what_it_steps_on(right):
@@ -145,7 +145,8 @@ MUTANTS = [
     ("the widest margin of equals", talking, "lowest", last_of_equals,
      test("of_equals_the_first_is_chosen_and_nan_is_above_all")),
     ("a margin whose risk is NaN", talking, "lowest", nan_is_lowest,
-     test("of_equals_the_first_is_chosen_and_nan_is_above_all")),
+     test("of_equals_the_first_is_chosen_and_nan_is_above_all"),
+     test("a_track_whose_risk_is_nan_is_not_used", risks=(math.nan, 1.0), used=1)),
     ("a margin chosen by rows that it steps on", talking, "listen", chosen_by_what_it_steps_on,
      oracle("chosen-bar"), test(CHOICE), test(CHOSEN)),
     ("the widest margin or nothing", SYSTEMS, "chosen-bar", options(margins=(0.8,)), two("chosen-bar")),

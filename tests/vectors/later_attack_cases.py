@@ -137,6 +137,16 @@ def sph_on_a_complete_graph_is_dissensus():
     return "spectral", given
 
 
+@case("related")
+def sph_on_a_graph_in_two_parts():
+    """Catches what rounding leaves of an eigenvalue of 0: the other part's models are large."""
+    apart, honest = graphs.from_edges(5, [(0, 3), (1, 2), (2, 4)]), HONEST.copy()
+    honest[[0, 3]] *= 1e20
+    given = {"honest": honest, "graph": apart, "place": 1, "liars": 2, "epsilon": 1.5}
+    assert (attacks.spectral(**given) == given["honest"][1]).all()
+    return "spectral", given
+
+
 # --- What a receiver is sent --------------------------------------------------------------------------------
 
 run = FUNCTIONS["sent_to"]

@@ -88,9 +88,9 @@ def batch_rows(given, made):
     by("rows_of", lambda rest, batch: np.minimum(batch, [[len(y) - 1] for y in rest.y]))(given, made)
 
 
-def without_itself(mixtures, risk):
+def without_itself(models, risk):
     """`lowest` without one's own model among the choices."""
-    return chosen(mixtures[1:], risk)
+    return 1 + chosen(models[1:], risk)
 
 
 def on_what_it_steps_on(s, *rest, chooser=None, **given):
