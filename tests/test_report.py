@@ -19,11 +19,11 @@ from refimpl.experiments.tables import select
     ("figure", "said"), [("3", ["accuracy"]), ("D3", ["loss"]), ("D6", ["loss", "accuracy"])]
 )
 def test_the_table_below_a_figure_is_of_what_it_shows(tmp_path, capsys, figure, said):
-    options = "--rules local --epochs 1 --batch-size 500 --jobs 1 --attacks none --out"
+    options = "--rules local --epochs 1 --batch-size 500 --jobs 1 --attacks none --seeds 0 3 --out"
     assert cli.main("spambase", ["--figure", figure, *options.split(), str(tmp_path)]) == 0
     out = capsys.readouterr().out
     sentences = {"Training loss of the normal": "loss", "Test accuracy of the normal": "accuracy"}
-    assert out.startswith("Spam detection on Spambase: 10 workers, 0 attackers, 1 epoch, seed 0\n")
+    assert out.startswith("Spam detection on Spambase: 10 workers, 0 attackers, 1 epoch, seeds 0, 3\n")
     assert [what for line in out.splitlines() if (what := sentences.get(line[:27]))] == said
     assert ("\nThe released code plots this divided by the batch size.\n" in out) == ("loss" in said)
     (row,) = csv.DictReader(io.StringIO((tmp_path / "table.csv").read_text(encoding="utf-8")))
