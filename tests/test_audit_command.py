@@ -94,6 +94,14 @@ def test_command_as_json(rules, capsys):
     assert list(said) == ["headline", *report.Report._fields]
 
 
+def test_an_unknown_kind_is_one_line_with_those_that_look_like_it(capsys):
+    with pytest.raises(SystemExit, match="2"):
+        main(["numpy:median", "--as", "medain"])
+    said = capsys.readouterr().err
+    assert said.startswith("python -m refimpl.audit: argument --as: unknown name 'medain', did you mean median")
+    assert said.count("\n") == 1
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -27,7 +27,7 @@ from refimpl.audit.judge import judge
 from refimpl.audit.kinds import KINDS
 from refimpl.audit.report import NOT_JUDGED, WIDTH, Report
 from refimpl.audit.variants import VARIANTS
-from refimpl.process import ended
+from refimpl.process import Parser, ended
 from refimpl.vectors import InputError
 
 MOST_SECONDS = 86400  # of a limit; no clock can wait for 1e12
@@ -97,8 +97,8 @@ def show(text: str) -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def parser() -> argparse.ArgumentParser:
-    made = argparse.ArgumentParser(
+def parser() -> Parser:
+    made = Parser(
         prog="python -m refimpl.audit",
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
