@@ -61,6 +61,10 @@ def run_grid(
         say(f"{several(len(unsure), 'run')} to be computed anew: {what}")
     if not todo:
         return results
+    first = {watch.kind_of(config): config for config in reversed(todo)}
+    todo.sort(
+        key=lambda config: first[watch.kind_of(config)] is not config
+    )  # to know early how long all will take
     jobs = min(jobs, len(todo))
     threads = threads or max(1, joblib.cpu_count() // jobs)
     board = Board({config: grid.path_of(config, out, data_dir) for config in todo}, jobs, results)
