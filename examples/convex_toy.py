@@ -227,7 +227,7 @@ def main(argv: list[str] | None = None) -> int:
     p.add_argument("--out", type=folder, default=Path("results/convex_toy"), help="folder for the picture")
     args = p.parse_args(argv)
     if args.attackers >= N:
-        p.error(f"one worker must be normal, got {args.attackers} attackers of {N} workers")
+        p.error(f"at least one worker must be normal, got {args.attackers} attackers of {N} workers")
     p.need_folder(args.out)
     results = {(rule, a): gaps(rule, a, args.attackers, args.seed) for rule in RULES for a in SHOWN}
     limit = bound(problem(args.seed)[0])

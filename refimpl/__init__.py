@@ -20,7 +20,7 @@ methods.py    what a name after --rules means: a rule, a rule as the released co
 faults.py     rounds in which messages are lost or late, and workers stop for a while
 peers.py      a round in a process that holds some of the workers
 released.py   what the authors' released code does differently
-process.py    how a command ends: by a signal, into a closed pipe, on a full disk
+process.py    how a command ends: refused, by a signal, into a closed pipe, on a full disk
 related/      systems of other papers, and some of ours
 fast/         everything that exists only for speed
 experiments/  the paper's experiments from the command line

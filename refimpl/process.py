@@ -1,9 +1,11 @@
-"""How a command ends, and its worker processes with it: by a signal, into a closed pipe, on a full disk.
+"""How a command ends, with its worker processes: refused, by a signal, into a closed pipe, on a full disk.
 
 What Windows does otherwise about signals and processes is here, and nowhere else.
 """
 
+import argparse
 import contextlib
+import difflib
 import functools
 import io
 import multiprocessing
@@ -12,13 +14,34 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from multiprocessing.process import BaseProcess
-from typing import TextIO
+from typing import Any, NoReturn, TextIO
 
 WINDOWS = sys.platform == "win32"
 # What stops a command, beside Ctrl-C. Windows delivers no SIGTERM; closing its window is a SIGBREAK there.
 STOP: signal.Signals = getattr(signal, "SIGBREAK", signal.SIGTERM)
+
+
+class Parser(argparse.ArgumentParser):
+    """A parser whose errors are one line."""
+
+    def error(self, message: str) -> NoReturn:
+        """Ends with one line and status 2."""
+        self.exit(2, f"{self.prog}: {' '.join(message.split())}\n")
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        """Refuses a name that is not among the choices."""
+        if action.choices and value not in action.choices:
+            raise argparse.ArgumentError(action, unknown("name", value, action.choices))
+
+
+def unknown(what: str, name: str, names: Iterable[str]) -> str:
+    """A line on a name that is none of these: which of them look like it, or all if none does."""
+    names = list(names)
+    similar = difflib.get_close_matches(name, names, cutoff=0.5)
+    hint = f"did you mean {' or '.join(similar)}?" if similar else f"choose from {', '.join(names)}"
+    return f"unknown {what} {name!r}, {hint}"
 
 
 def ended(command: Callable[[], int], interrupted: str = "interrupted", failed: int = 1) -> int:

@@ -59,7 +59,7 @@ def check(s: Setting) -> None:
     if of_one and not ATTACKS[s.attack].per_receiver:
         raise ValueError(f"attack {s.attack} knows {of_one[0]!r} of a receiver: needs per_receiver=True")
     if F >= N:
-        raise ValueError(f"one worker must be normal, got {F} attackers of {N} workers")
+        raise ValueError(f"at least one worker must be normal, got {F} attackers of {N} workers")
     if len(set(attackers) & set(range(N))) < F:
         raise ValueError(f"attackers must be different workers of 0 to {N - 1}, got {attackers}")
     if not (s.graph.diagonal().all() and np.array_equal(s.graph, s.graph.T)):

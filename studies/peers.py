@@ -52,8 +52,8 @@ apart: sources are silent on them, and not every library is made for them.
 READ = """## Read, not run
 
 These are not on PyPI, or hold no rule there. Their code was read, and what it computes is a variant with their
-name in `python -m refimpl.audit --list`: Garfield, ByzantineMomentum and MoNNA (LPD-EPFL on GitHub), He et al.
-2022 and Karimireddy et al. 2022 (epfml), Wu et al. 2023 (Zhaoxian-Wu/IOS), Pillutla et al. 2022
+name in `python -m refimpl.audit --list KIND`: Garfield, ByzantineMomentum and MoNNA (LPD-EPFL on GitHub), He et
+al. 2022 and Karimireddy et al. 2022 (epfml), Wu et al. 2023 (Zhaoxian-Wu/IOS), Pillutla et al. 2022
 (krishnap25/RFA), Baruch et al. 2019 (moranant), FLPoison (vio1etus), FL-Byzantine-Library (CRYPTO-KU), NEBULA,
 Murmura (Cloudslab), the notebooks of NDSS 2021 (vrt1shjwlkr), BRIDGE's codes (INSPIRE-Lab-US). Of Blades, what
 is on PyPI has attacks and no rules, and needs Ray.

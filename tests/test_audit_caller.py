@@ -89,6 +89,12 @@ def test_another_signature_is_filled_in(function, call):
     assert f"perhaps --call 'lambda W, f: {call}'" in said.problem
 
 
+def test_an_axis_is_that_of_the_models():
+    assert "perhaps --call 'lambda W: median(a=W, axis=0)'" in judge(np.median, "median").problem
+    assert "--call 'lambda" not in judge(lambda models: models.sum(), "median").problem
+    assert "axis" not in caller.suggested(lambda vectors, axis=0: 0, ("W",))
+
+
 def test_the_usual_call_is_not_suggested():
     def krum(W, f):
         return W + None

@@ -8,6 +8,7 @@ import sys
 import textwrap
 from contextlib import redirect_stderr, redirect_stdout
 
+import numpy as np
 import pytest
 from platforms import make_pipe, needs_full, needs_shell, needs_signals
 
@@ -94,6 +95,14 @@ def test_command_as_json(rules, capsys):
     assert list(said) == ["headline", *report.Report._fields]
 
 
+def test_an_unknown_kind_is_one_line_with_those_that_look_like_it(capsys):
+    with pytest.raises(SystemExit, match="2"):
+        main(["numpy:median", "--as", "medain"])
+    said = capsys.readouterr().err
+    assert said.startswith("python -m refimpl.audit: argument --as: unknown name 'medain', did you mean median")
+    assert said.count("\n") == 1
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -160,6 +169,15 @@ def test_a_reader_may_close_the_pipe():
     assert (done.returncode, done.stdout.count("\n"), done.stderr) == (0, 1, "")
 
 
+def test_no_name_is_broken_and_equal_entries_are_counted():
+    found = report.Counterexample("the smallest", {"W": report.format_value(np.eye(47)[:, :1])}, "", "")
+    why = " ".join(f"(the own-trimmed-mean of {k})" for k in range(9))
+    said = str(report.Report("it", "krum", "", "", 1, "", difference=found._replace(why=why)))
+    assert said.count("own-trimmed-mean") == 9
+    assert "W = [[1], [0] (46 times)] (the smallest)" in said
+    assert report.format_value(np.zeros(5)) == "[0, 0, 0, 0, 0]"
+
+
 @needs_full
 def test_a_full_disk_is_no_verdict():
     command = f"{sys.executable} -m refimpl.audit --list >/dev/full"
@@ -179,10 +197,19 @@ def test_nothing_but_the_judged_file_is_run(tmp_path):
     assert "was run" not in done.stdout + done.stderr
 
 
-def test_the_list_names_every_kind_and_variant(capsys):
+def test_the_list_has_a_line_for_every_kind(capsys):
     assert main(["--list"]) == 0
-    out = " ".join(capsys.readouterr().out.split())
-    for kind in KINDS:
-        assert f"{kind}: " in out
-        for variant in VARIANTS[kind]:
-            assert f"- {variant.name}: " in out
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in lines[: len(KINDS)]] == list(KINDS)
+    assert max(map(len, lines)) <= 80
+    assert "--list KIND" in lines[-1]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_list_of_a_kind_names_every_variant(kind, capsys):
+    assert main(["--list", kind]) == 0
+    out = capsys.readouterr().out
+    assert max(map(len, out.splitlines())) <= 80
+    assert out.startswith(f"{kind}: ")
+    for variant in VARIANTS[kind]:
+        assert f"- {variant.name}: " in " ".join(out.split())

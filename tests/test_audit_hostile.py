@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from refimpl import aggregate
-from refimpl.audit import judge
+from refimpl.audit import hostile, judge
+from refimpl.audit.cases import HOSTILE
 
 pytestmark = pytest.mark.usefixtures("patient")
 
@@ -31,4 +32,8 @@ def refuses_nan(W):
     ],
 )
 def test_fates(function, kind, fates):
-    assert set(judge(function, kind, shrinks=False).fates) == fates
+    """Beside those of the inputs that outnumber it; of all together none is left out."""
+    found = judge(function, kind, shrinks=False)
+    assert set(found.fates) - {hostile.OUTNUMBERED} == fates
+    assert sum(found.fates.values()) == found.agreement.apart[HOSTILE].of
+    assert (hostile.OUTNUMBERED in found.fates) == (kind != "adaptive-weights")

@@ -203,5 +203,5 @@ def test_unknown_variant():
 
 
 def test_unknown_kind():
-    with pytest.raises(ValueError, match=r"unknown kind 'kruml', choose from adaptive-weights, "):
+    with pytest.raises(ValueError, match=r"unknown kind 'kruml', did you mean krum"):
         judge(byzfl_krum, "kruml")

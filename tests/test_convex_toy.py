@@ -363,9 +363,9 @@ def test_without_matplotlib_there_is_the_table_and_a_line_that_says_what_to_inst
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--attackers", "10"], "one worker must be normal, got 10 attackers of 10 workers"),
+        (["--attackers", "10"], "at least one worker must be normal, got 10 attackers of 10 workers"),
         (["--attackers", "-1"], "needs a whole number, 0 or more, got -1"),
-        (["--attack", "alien"], "invalid choice: 'alien'"),
+        (["--attack", "alien"], "unknown name 'alien'"),
         (["--out", __file__], "--out needs a folder that can be written to"),
         (["--out", ""], "--out: needs the name of a folder, got ''"),
         (["--seed", "9" * 200], "up to 1000000000, got 999"),

@@ -58,7 +58,18 @@ def test_one_epoch_is_drawn_as_a_line_of_dots_per_rule(drawn):
     (fig,) = drawn
     assert len(fig.axes) == 2 * len(BY_DEFAULT)
     assert [text.get_text() for text in fig.axes[0].get_yticklabels()] == list(RULES)[::-1]
-    assert {ax.get_xlabel() for ax in fig.axes} == {"test accuracy"}
+    assert {ax.get_xlabel() for ax in fig.axes} == {"test accuracy,\nstretched towards 1"}
+    assert [ax.get_title() for ax in fig.axes[: len(BY_DEFAULT)]] == ["no attack", *BY_DEFAULT[1:]]
+
+
+def test_axes_say_where_they_are_stretched(drawn):
+    figures.figure(
+        [run for run in GRID if run.config.attack == "none"], "A title", None, ("worst_own", "highest_loss")
+    )
+    (fig,) = drawn
+    assert [ax.get_title("left") for ax in fig.axes] == ["no attack"] * 2
+    assert [ax.get_ylabel() for ax in fig.axes] == ["test accuracy,\nstretched towards 1", "training loss"]
+    assert [ax.get_yscale() for ax in fig.axes] == ["function", "linear"]
 
 
 def test_a_figure_of_one_rule_has_room_for_its_title(tmp_path):

@@ -334,7 +334,7 @@ def test_ranks_that_wait_in_vain_say_for_whom(tmp_path):
     [
         (["--workers", "3", "--attackers", "1"], "got 4 processes for 3 workers"),
         (["--rule", "krum", "--attackers", "4"], "krum needs n >= 2f + 3"),
-        (["--rule", "mine"], "invalid choice: 'mine'"),
+        (["--rule", "mine"], "unknown name 'mine'"),
         (["--graph", "nosuch"], "unknown graph 'nosuch'"),
         (["--protocol", "released"], "--released: peers do as the paper says"),
         (["--crash", "8"], "needs as many normal workers as crash, got 8 for 7"),

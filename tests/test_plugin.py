@@ -83,7 +83,7 @@ SAID = {
     "test_changed": "it is not what it is known as: lower median",
     "test_strict": "it is right on ordinary inputs, but not on others: hostile",
     "test_nothing": "the test needs to return the function to judge, got None",
-    "test_unknown_kind": "unknown kind 'medan', choose from adaptive-weights",
+    "test_unknown_kind": "unknown kind 'medan', did you mean median",
     "test_no_kind": "assert_right() missing 1 required positional argument: 'kind'",
     "test_old": "the mark refimpl is for pytest's own tests, not for those of a TestCase",
 }

@@ -140,7 +140,7 @@ def test_a_system_runs_with_gpu(xp):
         ),
         ("--rules sgp --graph-schedule onward", "unknown schedule 'onward': needs thinned:P, one-way:P"),
         ("--rules sgp --graph-schedule onward", "exponential:PEERS or a file of edges, --- between rounds"),
-        ("--rules d-pgsd", "invalid choice: 'd-pgsd'"),
+        ("--rules d-pgsd", "unknown name 'd-pgsd'"),
     ],
 )
 def test_what_cannot_work_is_one_line_and_status_2(options, message, tmp_path, capsys):

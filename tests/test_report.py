@@ -19,11 +19,11 @@ from refimpl.experiments.tables import select
     ("figure", "said"), [("3", ["accuracy"]), ("D3", ["loss"]), ("D6", ["loss", "accuracy"])]
 )
 def test_the_table_below_a_figure_is_of_what_it_shows(tmp_path, capsys, figure, said):
-    options = "--rules local --epochs 1 --batch-size 500 --jobs 1 --attacks none --out"
+    options = "--rules local --epochs 1 --batch-size 500 --jobs 1 --attacks none --seeds 0 3 --out"
     assert cli.main("spambase", ["--figure", figure, *options.split(), str(tmp_path)]) == 0
     out = capsys.readouterr().out
     sentences = {"Training loss of the normal": "loss", "Test accuracy of the normal": "accuracy"}
-    assert out.startswith("Spam detection on Spambase: 10 workers, 0 attackers, 1 epoch, seed 0\n")
+    assert out.startswith("Spam detection on Spambase: 10 workers, 0 attackers, 1 epoch, seeds 0, 3\n")
     assert [what for line in out.splitlines() if (what := sentences.get(line[:27]))] == said
     assert ("\nThe released code plots this divided by the batch size.\n" in out) == ("loss" in said)
     (row,) = csv.DictReader(io.StringIO((tmp_path / "table.csv").read_text(encoding="utf-8")))
@@ -114,15 +114,30 @@ def test_a_file_that_holds_no_runs_is_named(runs_folder, tmp_path, capsys):
     assert "broken.json needs to be JSON" in said_of(tmp_path, capsys)
 
 
-def test_a_rule_that_is_not_in_the_package_is_not_left_out_in_silence(runs_folder, tmp_path, capsys):
+def copied(run, folder):
+    """Writes the run's file as a command would."""
+    (folder / f"{run.config.name}.json").write_text(results.as_json(run), encoding="utf-8")
+
+
+def test_runs_of_a_users_own_rules_and_attacks_are_left_out_but_not_in_silence(tmp_path, capsys):
+    copied(with_options(GRID[0], rule="own"), tmp_path)
+    copied(with_options(GRID[0], attack="shout"), tmp_path)
+    assert said_of(tmp_path, capsys).endswith(f"{tmp_path} needs results of runs, and has none\n")
+    copied(GRID[0], tmp_path)
+    assert report.main([str(tmp_path), "--format", "runs"]) == 0
+    said = capsys.readouterr()
+    assert len(said.out.splitlines()) == 2
+    assert said.err.splitlines() == [
+        f"{tmp_path}: runs of own are left out: no rule of the package",
+        f"{tmp_path}: runs of shout are left out: no attack of the package",
+    ]
+
+
+def test_runs_that_were_altered_are_refused(runs_folder, tmp_path, capsys):
     content = json.loads(next(runs_folder.glob("krum*.json")).read_text(encoding="utf-8"))
     content["config"]["rule"] = "own"
     (tmp_path / "own.json").write_text(json.dumps(content), encoding="utf-8")
     assert "own.json: not as it was written" in said_of(tmp_path, capsys)
-    (tmp_path / "own.json").write_text(
-        json.dumps(content | {"sha256": results.seal(content)}), encoding="utf-8"
-    )
-    assert "needs runs of the package's own rules, got own" in said_of(tmp_path, capsys)
 
 
 def test_a_task_of_a_users_script_has_a_report(tmp_path, capsys):

@@ -160,6 +160,13 @@ def test_large_and_lost_losses_stay_in_their_columns():
     assert (krum.split(), median.split()) == (["krum", "own", "inf"], ["median", "own", "0.50±0.00="])
 
 
+def test_that_one_seed_proves_little_is_said_where_rules_are_compared():
+    assert tables.one_seed(ONE_SEED).startswith("One seed proves little: --repeats 10 ")
+    assert (
+        tables.one_seed(GRID) == tables.one_seed([run for run in ONE_SEED if run.config.rule == "krum"]) == ""
+    )
+
+
 def test_systems_come_after_the_rules_and_bytes_are_told():
     sent = {"ios": 1234, "local": 0, "choco": 15.6, "adaptive": 1234, "sgp": 1234}
     results = [result(rule, "none", 0, 0.5, sent=amount) for rule, amount in sent.items()]

@@ -127,7 +127,9 @@ def test_a_graph_by_its_edges():
 
 @pytest.mark.parametrize("attackers", [10, 11])
 def test_everyone_an_attacker_is_refused(attackers):
-    with pytest.raises(ValueError, match=f"one worker must be normal, got {attackers} attackers of 10 workers"):
+    with pytest.raises(
+        ValueError, match=f"at least one worker must be normal, got {attackers} attackers of 10 workers"
+    ):
         tasks.build(config(attackers=attackers))
 
 

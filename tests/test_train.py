@@ -144,7 +144,7 @@ def test_cooperation_helps_on_this_problem():
         ({"attack": "alien"}, "unknown attack 'alien', choose from none, "),
         ({"risk": "lokal"}, "unknown risk 'lokal', choose from local, batch"),
         ({"optimizer": "sdg"}, "unknown optimizer 'sdg'"),
-        ({"attackers": range(7)}, "one worker must be normal, got 7 attackers of 7 workers"),
+        ({"attackers": range(7)}, "at least one worker must be normal, got 7 attackers of 7 workers"),
         ({"attackers": [1, 1]}, r"attackers must be different workers of 0 to 6, got \[1, 1\]"),
         ({"attackers": [-1]}, r"attackers must be different workers of 0 to 6, got \[-1\]"),
         ({"rule": "krum", "attackers": [1, 2, 3]}, r"worker 0, with 6 neighbours: krum needs n >= 2f \+ 3"),

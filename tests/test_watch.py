@@ -100,8 +100,11 @@ def test_the_board_counts_work_by_what_is_known_of_each_kind(tmp_path):
     watch.path_of(files[runs["krum"]]).write_text("half a li", encoding="utf-8")  # being written
     of_sgp = 6 * (10 + 1) / 2
     work, rest = 60 + 6 + 6 + of_sgp, 30 + 6 + of_sgp
-    assert board.estimate() == pytest.approx((1 - rest / work, rest / 2))
-    assert board.line() == board.line(1) == "1/4, 34 seconds left; adaptive_alie_seed0 4/6 worst 0.81"
+    assert board.estimate() == pytest.approx((1 - rest / work, float("nan")), nan_ok=True)
+    assert board.line() == board.line(1) == "1/4; adaptive_alie_seed0 4/6 worst 0.81"
+    board.before.append(result(config(rule="sgp", seed=1), 30.0))
+    assert board.estimate() == pytest.approx((1 - 66 / 102, 66 / 2))
+    assert board.line() == "1/4, 33 seconds left; adaptive_alie_seed0 4/6 worst 0.81"
     watch.path_of(files[runs["sgp"]]).write_text(
         json.dumps({"share": 0.0, "epoch": 0, "worst": None}), encoding="utf-8"
     )
@@ -121,6 +124,16 @@ def test_results_that_are_there_already_tell_how_long_the_others_take(tmp_path, 
     monkeypatch.setattr(runner, "show_progress", lambda results, board: boards.append(board) or [])
     runner.run_grid(runs, tmp_path, 2, None, 1)
     assert boards[0].estimate()[1] == pytest.approx(first.seconds)
+
+
+def test_one_run_of_each_kind_comes_first_so_that_it_is_known_early(tmp_path):
+    asked = []
+    rules = ("adaptive", "inverse-risk", "sgp")
+    runs = [config(rule=rule, seed=seed) for rule in rules for seed in (0, 1)]
+    runner.run_grid(runs, tmp_path, 1, None, 1, lambda todo, *_: asked.extend(todo) or [])
+    assert [c.name.replace("_alie_seed", " ") for c in asked] == [
+        "adaptive 0", "sgp 0", "adaptive 1", "inverse-risk 0", "inverse-risk 1", "sgp 1"
+    ]  # fmt: skip
 
 
 # --- Lines --------------------------------------------------------------------------------------------------

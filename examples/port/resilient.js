@@ -513,7 +513,7 @@ function check(setting) {
   if (!["local", "batch"].includes(risk)) throw new RangeError(`unknown risk ${risk}`);
   if (!(optimizer in OPTIMIZERS)) throw new RangeError(`unknown optimizer ${optimizer}`);
   if (attackers.length >= graph.length) {
-    throw new RangeError(`one worker must be normal, got ${attackers.length} attackers of ${graph.length} workers`);
+    throw new RangeError(`at least one worker must be normal, got ${attackers.length} attackers of ${graph.length} workers`);
   }
   if (!(smoothing > 0 && smoothing <= 1)) throw new RangeError(`smoothing must be in (0, 1], got ${smoothing}`);
   requireConnected(graph);

@@ -25,9 +25,9 @@ from refimpl.audit.child import in_a_child
 from refimpl.audit.external import Process
 from refimpl.audit.judge import judge
 from refimpl.audit.kinds import KINDS
-from refimpl.audit.report import NOT_JUDGED, WIDTH, Report
+from refimpl.audit.report import NOT_JUDGED, WIDTH, Report, wrap
 from refimpl.audit.variants import VARIANTS
-from refimpl.process import ended
+from refimpl.process import Parser, ended
 from refimpl.vectors import InputError
 
 MOST_SECONDS = 86400  # of a limit; no clock can wait for 1e12
@@ -37,7 +37,7 @@ def main(arguments: list[str] | None = None) -> int:
     """Runs the command and returns its exit status."""
     options = parser().parse_args(arguments)
     if options.list:
-        show(listing([options.kind] if options.kind else list(KINDS)))
+        show(overview() if options.list is True else described(options.list))
         return 0
     try:
         if bool(options.target) == (options.run is not None) or not options.kind:
@@ -97,15 +97,15 @@ def show(text: str) -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def parser() -> argparse.ArgumentParser:
-    made = argparse.ArgumentParser(
+def parser() -> Parser:
+    made = Parser(
         prog="python -m refimpl.audit",
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     made.add_argument("target", nargs="?", metavar="MODULE:FUNCTION", help="what to judge")
     made.add_argument("--run", metavar="COMMAND", help="a program to judge, which answers lines of JSON")
-    made.add_argument("--as", dest="kind", choices=KINDS, metavar="KIND", help=f"one of {', '.join(KINDS)}")
+    made.add_argument("--as", dest="kind", choices=KINDS, metavar="KIND", help="what it is meant to be")
     made.add_argument(
         "--call", metavar="LAMBDA", help="how to call it, in terms of its name: 'lambda W, f: Krum(f)(W)'"
     )
@@ -122,22 +122,33 @@ def parser() -> argparse.ArgumentParser:
     )
     made.add_argument("--json", action="store_true", help="print the report as JSON")
     made.add_argument(
-        "--list", action="store_true", help="show the kinds, how they are called, and the variants"
+        "--list",
+        nargs="?",
+        const=True,
+        choices=KINDS,
+        metavar="KIND",
+        help="show what can be judged, or how a kind is called and its variants",
     )
     return made
 
 
-def listing(kinds: list[str]) -> str:
-    """The text of --list: each kind with its call and its variants."""
-    lines = []
-    for name in kinds:
-        kind = KINDS[name]
-        lines += textwrap.wrap(f"{name}: {kind.about} ({kind.reference})", WIDTH, subsequent_indent="  ")
-        lines += textwrap.wrap(f"called as {kind.call}", WIDTH, initial_indent="  ", subsequent_indent="  ")
-        for variant in VARIANTS[name]:
-            used = f" [{variant.used_by}]" if variant.used_by else ""
-            text = f"{variant.name}: {variant.about}{used}"
-            lines += textwrap.wrap(text, WIDTH, initial_indent="  - ", subsequent_indent="    ")
+def overview() -> str:
+    """The text of --list: a line for each kind."""
+    first = max(map(len, KINDS)) + 1
+    cut = lambda about: textwrap.shorten(about, WIDTH - first, placeholder=" ...")
+    lines = [f"{name:{first}}{cut(kind.about)}" for name, kind in KINDS.items()]
+    return "\n".join([*lines, "", "--list KIND says how a kind is called, and which variants are known."])
+
+
+def described(name: str) -> str:
+    """The text of --list KIND: its definition, its call and its variants."""
+    kind = KINDS[name]
+    lines = wrap(f"{name}: {kind.about} ({kind.reference})", subsequent_indent="  ")
+    lines += wrap(f"called as {kind.call}", initial_indent="  ", subsequent_indent="  ")
+    for variant in VARIANTS[name]:
+        used = f" [{variant.used_by}]" if variant.used_by else ""
+        text = f"{variant.name}: {variant.about}{used}"
+        lines += wrap(text, initial_indent="  - ", subsequent_indent="    ")
     return "\n".join(lines)
 
 

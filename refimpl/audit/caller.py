@@ -157,7 +157,8 @@ class Caller:
                 return problems[form]
         mistyped = any(problem.startswith("TypeError") for problem in problems.values())
         made = inspect.isclass(self.function)
-        other = suggested(self.function, self.kind.arguments) if mistyped or made else ""
+        other = suggested(self.function, self.kind.arguments)
+        other = other if mistyped or made or "axis=0" in other else ""
         shapes = [problem for problem in problems.values() if problem.startswith("returns")]
         if shapes:
             call = other or "see --call for another way to call it"
@@ -221,8 +222,9 @@ def _takes(function: Callable, count: int) -> bool:
 def suggested(function: Callable, arguments: tuple[str, ...]) -> str:
     """A line with a --call that fits the function's own signature; "" if that is the usual one, or not known.
 
-    Parameters of a kind's names get these, counts of models the number of rows, others what is left, in order;
-    "..." is for the user to fill in. A class is made with everything but the models, then called with these.
+    Parameters of a kind's names get these, counts of models the number of rows, an axis that of the models,
+    others what is left, in order; "..." is for the user to fill in. A class is made with everything but the
+    models, then called with these.
     """
     name, made = getattr(function, "__name__", ""), inspect.isclass(function)
     try:
@@ -238,6 +240,8 @@ def suggested(function: Callable, arguments: tuple[str, ...]) -> str:
         value = p.name if p.name in arguments[made:] else ""
         if not value and COUNT.fullmatch(p.name):
             value = f"len({arguments[0]})"
+        elif p.name == "axis" and p.default != 0:
+            value = "0"
         elif not value and left:
             value = left.pop(0)
         if value or p.default is p.empty:

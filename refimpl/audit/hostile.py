@@ -1,4 +1,7 @@
-"""What becomes of a function under hostile inputs: it survives, propagates them, is captured, or refuses."""
+"""What becomes of a function under hostile inputs: it survives, propagates them, is captured, or refuses.
+
+Where more models are hostile than a rule has to bear, it is outnumbered, and what it answers says nothing.
+"""
 
 from collections import Counter
 from typing import Any
@@ -8,20 +11,20 @@ import numpy as np
 from refimpl.audit.cases import HUGE, Case
 from refimpl.audit.kinds import Kind
 
-FATES = SURVIVES, PROPAGATES, CAPTURED, REFUSES = ("survives", "propagates", "is captured", "refuses")
+FATES = ("survives", "propagates", "is captured", "refuses", "is outnumbered")
+SURVIVES, PROPAGATES, CAPTURED, REFUSES, OUTNUMBERED = FATES
 
 
 def fates(kind: Kind, hostile: list[tuple[Case, Any]]) -> dict[str, int]:
-    """How often the function met which fate, by the hostile cases and its answers.
-
-    Where more models are hostile than a rule has to bear, its fate says nothing.
-    """
-    count = Counter(fate(kind, case, value) for case, value in hostile if bearable(kind, case))
+    """How often the function met which fate, by the hostile cases and its answers."""
+    count = Counter(fate(kind, case, value) for case, value in hostile)
     return {name: count[name] for name in FATES if count[name]}
 
 
 def fate(kind: Kind, case: Case, value: Any) -> str:
     """What became of an answer: captured is one of the attackers' making, propagated one that is not finite."""
+    if not bearable(kind, case):
+        return OUTNUMBERED
     if value is None:
         return REFUSES
     given = dict(zip(kind.arguments, case.inputs, strict=False))

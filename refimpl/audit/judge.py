@@ -16,6 +16,7 @@ from refimpl.audit.kinds import KINDS
 from refimpl.audit.observations import notes
 from refimpl.audit.report import DIFFERENT, NOT_JUDGED, RIGHT, Agreement, Count, Counterexample, Report, Verdict
 from refimpl.audit.variants import VARIANTS, Variant
+from refimpl.process import unknown
 
 NEAR = 1 / 3  # a variant that explains this share of the differences is worth a word
 ALMOST, EXPLAINS = 0.95, 0.9  # agreement in this share of all cases and of the differences is almost certainty
@@ -40,7 +41,7 @@ def judge(
     takes seconds. `strict` counts the cases of APART too. `name` is the function's in the report.
     """
     if kind not in KINDS:
-        raise ValueError(f"unknown kind {kind!r}, choose from {', '.join(KINDS)}")
+        raise ValueError(unknown("kind", kind, KINDS))
     called_so = name or getattr(function, "__name__", "it").replace("<lambda>", "it")
     head = called_so, kind, KINDS[kind].about, KINDS[kind].reference
     with warnings.catch_warnings():

@@ -1,7 +1,9 @@
 """What is said of a function: a `Report`, as an object, as text, as JSON."""
 
+import itertools
 import textwrap
 from collections.abc import Iterator
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -10,6 +12,9 @@ from refimpl.audit.cases import APART, HOSTILE
 
 RIGHT, DIFFERENT, NOT_JUDGED = 0, 1, 2
 WIDTH, INDENT = 80, 12
+MOST_ALIKE = 5  # equal entries of a list, one after the other, that are all written out
+# Lines of text in which no name and no number is broken.
+wrap = partial(textwrap.wrap, width=WIDTH, break_on_hyphens=False, break_long_words=False)
 
 
 class Verdict:
@@ -119,11 +124,9 @@ class Report(NamedTuple):
 
     def __str__(self) -> str:
         """The report as text for a terminal of 80 columns."""
-        lines = [*textwrap.wrap(self.headline, WIDTH, subsequent_indent="  "), ""]
+        lines = [*wrap(self.headline, subsequent_indent="  "), ""]
         for label, text in _parts(self):
-            lines += textwrap.wrap(
-                text, WIDTH, initial_indent=label.ljust(INDENT), subsequent_indent=" " * INDENT
-            )
+            lines += wrap(text, initial_indent=label.ljust(INDENT), subsequent_indent=" " * INDENT)
         return "\n".join(lines)
 
 
@@ -179,14 +182,16 @@ def _plain(value: Any) -> Any:
 
 
 def format_value(value: Any) -> str:
-    """An array as nested lists with short numbers, cut if it is long."""
+    """An array as nested lists with short numbers; many equal entries are counted, and what is long is cut."""
     text = _text(np.asarray(value).tolist())
     return text if len(text) <= 300 else f"{text[:297]}..."
 
 
 def _text(value: Any) -> str:
     if isinstance(value, list):
-        return f"[{', '.join(_text(entry) for entry in value)}]"
+        alike = [list(texts) for _, texts in itertools.groupby(map(_text, value))]
+        few = lambda texts: texts if len(texts) <= MOST_ALIKE else [f"{texts[0]} ({len(texts)} times)"]
+        return f"[{', '.join(itertools.chain.from_iterable(map(few, alike)))}]"
     if isinstance(value, bool):
         return str(int(value))
     if isinstance(value, float):

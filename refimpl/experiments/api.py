@@ -136,7 +136,7 @@ class Refusing(options.Parser):
 
     def error(self, message: str) -> NoReturn:
         """Raises ValueError."""
-        raise ValueError(message)
+        raise ValueError(message.removeprefix("argument --")) from None
 
 
 def as_typed(given: dict[str, Any]) -> list[str]:

@@ -148,7 +148,17 @@ def curves(results: Results, rule: str, attack: str, what: str) -> np.ndarray:
 
 def axis_name(what: str) -> str:
     """The name of the axis that a number is drawn along."""
-    return SHOWN[what].partition(" of ")[0]
+    return SHOWN[what].partition(" of ")[0] + (",\nstretched towards 1" if is_accuracy(what) else "")
+
+
+def attack_name(attack: str) -> str:
+    """The name of an attack in the title of a panel."""
+    return attack if ATTACKS[attack].lies else "no attack"
+
+
+def is_accuracy(what: str) -> bool:
+    """Whether a number is an accuracy."""
+    return what.endswith(("own", "whole"))
 
 
 def is_share(what: str) -> bool:
@@ -158,7 +168,7 @@ def is_share(what: str) -> bool:
 
 def set_scale(ax: Any, results: Results, what: str, along: str = "y") -> None:
     """Sets the axis of a number, the same in all panels; accuracies are stretched towards 1."""
-    if what.endswith(("own", "whole")):
+    if is_accuracy(what):
         known = [value for run in results for value in run.history.get(what, []) if value is not None] or [0]
         fitting = max(min(known) - 0.05, -0.05), min(max(known) + 0.02, 1.01)
         stretch(ax, along, fitting if along == "y" else (-0.05, 1.01))  # bars go farther
@@ -211,7 +221,7 @@ def panel(ax: Any, results: Results, attack: str, what: str = "worst_own") -> No
         ax.set_yscale("log")
     ax.set_xlim(0, epochs(results)[-1])
     ax.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=5))
-    ax.set_title(attack, loc="left")
+    ax.set_title(attack_name(attack), loc="left")
     ax.grid(alpha=0.3, linewidth=0.5)
     ends = {rule: values[:, -1] for rule, values in numbers.items()}
     name_lines(ax, {rule: last for rule, last in ends.items() if np.isfinite(last).all()})
@@ -300,7 +310,7 @@ def rule_rows(results: Results, title: str, path: Path, shows: Sequence[str], dr
                 for y, rule in enumerate(rules):
                     draw(ax, y, rule, attack, what)
                 set_scale(ax, results, what, "x")
-                ax.set_title(attack)
+                ax.set_title(attack_name(attack))
                 ax.set_xlabel(axis_name(what))
                 ax.set_ylim(-0.6, len(rules) - 0.4)
                 ax.grid(alpha=0.3, linewidth=0.5)
@@ -341,7 +351,7 @@ def trust(results: Results, rule: str, title: str, path: Path) -> None:
         for row, run, attack in zip(axes, runs, attacks, strict=True):
             for ax, epoch in zip(row, at, strict=True):
                 image = matrix(ax, np.array(run.weights_at[epoch]), run.attackers)
-                ax.set_title(f"{attack}, epoch {epoch}")
+                ax.set_title(f"{attack_name(attack)}, epoch {epoch}")
             row[0].set_ylabel("receiver")
         for ax in axes[-1]:
             ax.set_xlabel(SENDERS)

@@ -1,17 +1,16 @@
 """The options of the command line, in groups, and what they share."""
 
 import argparse
-import difflib
 import math
 import re
 import sys
 import textwrap
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 from data_loaders.partition import PARTITIONS
-from refimpl import methods
+from refimpl import methods, process
 from refimpl.aggregate import RULES
 from refimpl.attacks import ATTACKS, KNOWLEDGE, Attack
 from refimpl.experiments.atomic import make_folder
@@ -38,20 +37,8 @@ LISTED: dict[str, dict[str, Any]] = {
 }
 
 
-class Parser(argparse.ArgumentParser):
-    """A parser whose errors are one line."""
-
-    def error(self, message: str) -> NoReturn:
-        """Ends with one line and status 2."""
-        self.exit(2, f"{self.prog}: {' '.join(message.split())}\n")
-
-    def _check_value(self, action: argparse.Action, value: Any) -> None:
-        """Refuses a name that is not among the choices, and suggests those that look like it."""
-        names = [str(name) for name in action.choices or ()]
-        if names and value not in names:
-            similar = difflib.get_close_matches(str(value), names, cutoff=0.5)
-            hint = f"did you mean {' or '.join(similar)}?" if similar else f"choose from {', '.join(names)}"
-            raise argparse.ArgumentError(action, f"invalid choice: {value!r} ({hint})")
+class Parser(process.Parser):
+    """A parser of commands that write results."""
 
     def need_folder(self, path: Path, option: str = "--out") -> None:
         """Makes the folder for what will be computed, or ends now if nothing could be written to it."""

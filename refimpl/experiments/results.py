@@ -22,6 +22,7 @@ from refimpl.experiments.contents import sha256
 from refimpl.experiments.fingerprint import RUN, Origin, origin, origin_of
 from refimpl.experiments.registry import TABLES
 from refimpl.experiments.tasks import method_of
+from refimpl.process import say
 from refimpl.released import combined, differences_of
 
 FORMAT = 2  # of the JSON files
@@ -215,15 +216,19 @@ def read_rows(path: Path, columns: list[str], may_lack: Sequence[str] = ()) -> l
 
 
 def read(path: Path) -> Results:
-    """The runs in a folder or CSV file. Raises ValueError if there are none."""
+    """The runs in a folder or CSV file, but for those of rules and attacks that only a user's script knows.
+
+    Says which these are. Raises ValueError if no others are there.
+    """
     if not path.exists():
         raise ValueError(f"needs a folder or a CSV file of results, but there is no {path}")
     found = read_csv(path) if path.is_file() else read_folder(path)
-    if not found:
-        raise ValueError(f"{path} needs results of runs, and has none")
     for key, table in (("rule", methods.names()), ("attack", ATTACKS)):
         if strange := {getattr(run.config, key) for run in found} - set(table):
-            raise ValueError(f"{path} needs runs of the package's own {key}s, got {', '.join(sorted(strange))}")
+            say(f"{path}: runs of {', '.join(sorted(strange))} are left out: no {key} of the package")
+            found = [run for run in found if getattr(run.config, key) not in strange]
+    if not found:
+        raise ValueError(f"{path} needs results of runs, and has none")
     return each_once(found, path)
 
 

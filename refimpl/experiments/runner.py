@@ -61,6 +61,10 @@ def run_grid(
         say(f"{several(len(unsure), 'run')} to be computed anew: {what}")
     if not todo:
         return results
+    first = {watch.kind_of(config): config for config in reversed(todo)}
+    todo.sort(
+        key=lambda config: first[watch.kind_of(config)] is not config
+    )  # to know early how long all will take
     jobs = min(jobs, len(todo))
     threads = threads or max(1, joblib.cpu_count() // jobs)
     board = Board({config: grid.path_of(config, out, data_dir) for config in todo}, jobs, results)
@@ -130,11 +134,10 @@ def show(results: Results, title: str, args: argparse.Namespace) -> None:
         made.append(f"{name}.png and .pdf")
     except ImportError as error:
         say(f"no figure: matplotlib does not import ({error}): pip install '.[examples]'")
-    seeds = " ".join(map(str, dict.fromkeys(args.seeds)))
     liars = several(max(run.config.liars for run in results), "attacker")
     sizes = f"{args.workers} workers, {liars}, {several(args.epochs, 'epoch')}"
-    print(f"{title}: {sizes}, seed {seeds}")
+    print(f"{title}: {sizes}, {figures.seeds_of(results)}")
     for what in shows:
         print(f"{tables.QUANTITIES[what].about}\n\n{tables.text_table(results, what)}\n")
-    print("\n".join(filter(None, (tables.sent(results), tables.too_few(results)))))
+    print("\n".join(filter(None, (tables.one_seed(results), tables.sent(results), tables.too_few(results)))))
     print(f"\nIn {args.out}: {', '.join(made)}")

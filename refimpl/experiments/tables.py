@@ -52,6 +52,13 @@ def rules_of(results: Results) -> list[str]:
     return names_run(results, "rule", methods.names())
 
 
+def one_seed(results: Results) -> str:
+    """A sentence on what rules compared with a single seed are worth; "" if there are several, or one rule."""
+    seeds = {run.config.seed for run in results}
+    alone = len(seeds) == 1 and len(rules_of(results)) > 1
+    return "One seed proves little: --repeats 10 runs ten, and shows intervals." if alone else ""
+
+
 def sent(results: Results) -> str:
     """A sentence on how much a worker sends in a round, by rule; what most rules send comes first."""
     groups: dict[str, list[str]] = {}
@@ -119,7 +126,8 @@ LEVEL = "= level with the best of its column (paired t-test, Holm, 5 %)"
 LOST = "* some normal workers' parameters are NaN or infinite"
 QUANTITIES = {
     "worst_own": Quantity(
-        "Test accuracy of the normal workers, each on its own test split or on the whole.",
+        "Test accuracy of the normal workers, each on its own test split (own)\n"
+        "or on all workers' test data (whole).",
         "test",
         {"own": ("worst_own", "mean_own"), "whole": ("worst_whole", "mean_whole"), "fooled": (BACKDOOR,)},
         {

@@ -146,7 +146,7 @@ def build(config: Config, data_dir: str | None = None, xp: ModuleType = np) -> t
     c, method = config, method_of(config)
     model = method.network(TASKS[c.task].model())
     if not 0 <= c.liars < c.workers:
-        raise ValueError(f"one worker must be normal, got {c.liars} attackers of {c.workers} workers")
+        raise ValueError(f"at least one worker must be normal, got {c.liars} attackers of {c.workers} workers")
     X, y, test = local_data(c, data_dir)
     attackers = draws.attackers(c.workers, c.liars, draws.stream(c.seed, "attackers"))
     X, y, backdoor = poisoned(X, y, test, attackers, c.attack)

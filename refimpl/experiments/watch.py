@@ -113,8 +113,8 @@ class Board:
     def estimate(self) -> tuple[float, float]:
         """The share of the work that is done, 0 to 1, and the seconds left.
 
-        These are NaN before the first rounds are done. A kind of run that nothing is known of takes as long as
-        the others do in the mean.
+        A kind of run that nothing is known of is taken to be as much work as the others are in the mean; before
+        all kinds are known, the seconds are NaN.
         """
         running = self.running()
         now = {config: facts["pace"] for config, facts in running.items() if "pace" in facts}
@@ -124,7 +124,9 @@ class Board:
         done = {c: 1.0 if c in self.finished else running.get(c, {"share": 0.0})["share"] for c in self.files}
         left = [(1 - done[c]) * whole[c] for c in self.files]
         work = sum(whole.values())
-        return 1 - sum(left) / work if work > 0 else 0.0, max(sum(left) / self.jobs, max(left))
+        seconds = max(sum(left) / self.jobs, max(left))
+        known_all = all(kind_of(c) in known for c in self.files)
+        return 1 - sum(left) / work if work > 0 else 0.0, seconds if known_all else float("nan")
 
     def line(self, most: int | None = None) -> str:
         """The board in a line; of the runs under way no more than `most`, in turn."""
