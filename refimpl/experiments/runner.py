@@ -61,10 +61,9 @@ def run_grid(
         say(f"{several(len(unsure), 'run')} to be computed anew: {what}")
     if not todo:
         return results
+    # One run of each kind comes first, to know early how long all will take.
     first = {watch.kind_of(config): config for config in reversed(todo)}
-    todo.sort(
-        key=lambda config: first[watch.kind_of(config)] is not config
-    )  # to know early how long all will take
+    todo.sort(key=lambda config: first[watch.kind_of(config)] is not config)
     jobs = min(jobs, len(todo))
     threads = threads or max(1, joblib.cpu_count() // jobs)
     board = Board({config: grid.path_of(config, out, data_dir) for config in todo}, jobs, results)
