@@ -182,14 +182,20 @@ def differences(s: claims.Setting) -> dict[str, list[float]]:
 
 
 def verdict(settings: list[tuple[claims.Setting, dict[str, list[float]]]]) -> str:
-    """The title: the lowest and the highest mean under each protocol, and how many of all are certain."""
-    found = [(protocol(s.config), by_seed) for s, some in settings for by_seed in some.values()]
-    means: dict[str, list[float]] = {}
+    """The title: the lowest and the highest mean with each risk and protocol, and how many are certain."""
+    words = {
+        ("protocol paper", "local"): "with the paper's r_k",
+        ("protocol paper", "batch"): "with the risk on the batch",
+        ("protocol released", "batch"): "under the released code's protocol",
+    }
+    found = [
+        ((protocol(s.config), s.config.risk), by_seed) for s, some in settings for by_seed in some.values()
+    ]
+    means: dict[tuple[str, str], list[float]] = {which: [] for which in words}
     for which, by_seed in found:
-        means.setdefault(which, []).append(float(np.mean(by_seed)))
-    words = {"protocol paper": "the paper's protocol", "protocol released": "the released code's"}
-    ends = {which: f"{min(means[which]):+.2f} to {max(means[which]):+.2f}" for which in words if which in means}
-    gains = ",\n".join(f"{span} under {words[which]}" for which, span in ends.items())
+        means[which].append(float(np.mean(by_seed)))
+    ends = {which: f"{min(some):+.2f} to {max(some):+.2f}" for which, some in means.items() if some}
+    gains = ",\n".join(f"{span} {words[which]}" for which, span in ends.items())
     tested = [by_seed for _, by_seed in found if len(by_seed) > 1]
     p = holm([paired_p(by_seed, [0.0] * len(by_seed)) for by_seed in tested])
     certain = sum(p_one < 1 - CONFIDENCE for p_one in p)

@@ -19,7 +19,7 @@ from blocks import DOCS, write_blocks
 
 from refimpl.attacks import ATTACKS
 from refimpl.experiments import main as experiment
-from refimpl.experiments.figures import drawing
+from refimpl.experiments.figures import COLOURS, MARKERS, attack_name, drawing
 from refimpl.experiments.results import Results, read
 from refimpl.experiments.statistics import interval
 from refimpl.experiments.tables import names_run, select
@@ -42,6 +42,8 @@ RULES = [
     "mozi",
     "clipped-gossip",
 ]
+UNSEEN = [name for name in MARGINS if name not in ("skill-bar", "skill-bar-0.4")]  # in the picture
+EDGE = 0.2  # of the picture's panels
 MEASURES = {"worst_own": "worst *own*", "mean_own": "mean *own*", "mean_whole": "mean *whole*"}
 NAMES = {"spambase": "Spambase", "har": "HAR", "mnist": "MNIST"}  # of the tasks with summaries
 STARTS = {"own": "", "common": "common initial values"}
@@ -222,29 +224,36 @@ def folded(some: Results, start: str, f: int, kind: str) -> str:
 def draw(results: Results, path: Path) -> None:
     """Writes a picture of the first view: the gain over `local` of the rules, with 95 % intervals."""
     view, found = VIEWS[0], gains(results)
-    few = {rule: of_view(found[rule, "worst_own"], view, False) for rule in RULES[1:]}
+    few = {rule: of_view(found[rule, "worst_own"], view, False) for rule in RULES[1:] if rule not in UNSEEN}
     shown = [rule for rule, some in few.items() if enough(some, view)][::-1]
-    title = "Accuracy minus that of workers that never talk; Spambase, a dot per attack"
-    facts = "bar: 95 % interval over the seeds; beyond the edge where a dot is missing"
-    with drawing(path, f"{title}\n{facts}", (7.2, 0.42 * len(shown) + 1.5)) as fig:
+    title = "Accuracy minus that of workers that never talk; Spambase"
+    facts = "bar: 95 % interval over the seeds; an arrow: beyond the edge"
+    with drawing(path, f"{title}\n{facts}", (7.2, 0.42 * len(shown) + 1.8)) as fig:
         panels = [(many, measure) for many in (False, True) for measure in ("worst_own", "mean_whole")]
         axes = fig.subplots(1, 4, sharey=True)
         for ax, (many, measure) in zip(axes, panels, strict=True):
-            panel(ax, [enough(of_view(found[rule, measure], view, many), view) for rule in shown])
+            some = [of_view(found[rule, measure], view, many) for rule in shown]
+            panel(ax, [gains if enough(gains, view) else {} for gains in some])
             ax.set_title(f"{systems.MAPS[measure]}\n{who(cells_of(found, view, many))}", fontsize=8)
         axes[0].set_yticks(range(len(shown)), shown)
+        drawn = dict(zip(*axes[0].get_legend_handles_labels()[::-1], strict=True))
+        fig.legend(drawn.values(), drawn, loc="outside lower center", ncols=len(drawn), frameon=False)
 
 
-def panel(ax: Any, rules: list[list[np.ndarray]]) -> None:
-    """Draws the gains of a measure, a line of dots per rule."""
+def panel(ax: Any, rules: list[Gains]) -> None:
+    """Draws the gains of a measure, a line of marks per rule and one for each attack."""
     for y, found in enumerate(rules):
-        for i, values in enumerate(found):
-            at = y + 0.3 - 0.6 * i / max(1, len(found) - 1)
-            ax.errorbar(
-                values.mean(), at, xerr=interval(values), fmt="o", markersize=3, color="C0", elinewidth=0.8
-            )
+        for cell, values in found.items():
+            place = list(ATTACKS).index(cell.attack)
+            at, colour, mean = y + 0.3 - 0.15 * place, COLOURS[place], values.mean()
+            look = {"color": colour, "markersize": 3.5, "elinewidth": 0.8, "label": attack_name(cell.attack)}
+            ax.errorbar(mean, at, xerr=interval(values), fmt=MARKERS[place], **look)
+            if abs(mean) > EDGE:
+                edge = np.copysign(EDGE, mean)
+                arrow = {"arrowstyle": "->", "color": colour, "linewidth": 0.8}
+                ax.annotate("", (edge, at), (0.8 * edge, at), arrowprops=arrow)
     ax.axvline(0, color="black", linewidth=0.8)
-    ax.set_xlim(-0.2, 0.2)
+    ax.set_xlim(-EDGE, EDGE)
     ax.grid(axis="x", alpha=0.3, linewidth=0.5)
 
 

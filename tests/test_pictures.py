@@ -70,7 +70,7 @@ def test_the_verdict_has_both_ends_of_each_protocol_and_what_is_certain():
     released = paper._replace(config=replace(CONFIG, **as_released("spambase")))
     sure, unsure = [0.2, 0.201, 0.199], [-0.3, 0.1, 0.1]
     said = pictures.verdict([(paper, {"foe": sure, "alie": unsure}), (released, {"foe": [0.5]})])
-    assert "-0.03 to +0.20 under the paper's protocol,\n+0.50 to +0.50 under the released code's" in said
+    assert "-0.03 to +0.20 with the paper's r_k,\n+0.50 to +0.50 under the released code's protocol\n" in said
     assert "certain (paired t-test, Holm, 5 %): 1 of 2" in said
 
 
