@@ -13,12 +13,16 @@ process with --plain, bit for bit. With fewer ranks than workers, each rank hold
 With --loss, --late and --crash the same goes wrong as in one process. Messages are dropped on arrival, or held
 back for a round. A worker that crashes in this run lives in a process of its own, a child of its rank, which
 alone has its data, its model and its memory. After its last round it is saved, and the process is killed; the
-others go on without it. In the last round that it misses another process starts, reads its rows and its file,
-and listens, as something may come late. The rank stays, as MPI would not go on without it: for a dead worker it
-repeats the last message, which all drop but attackers that know all models.
+others go on without it. Another process reads its rows and its file, and listens from the last round on that
+the worker misses, as something may come late.
 
-Any other process that dies ends the run, as does a rank that keeps others waiting for too long; they say which
-it was. The same command goes on from the last checkpoint that all have.
+With --go-on every normal worker lives in such a process, which may die at any time and of anything. From the
+next exchange on the others go on without it, and do not wait: as soon as another process is ready, the worker
+is back from its last checkpoint.
+
+The rank stays, as MPI would not go on without it. For a worker that is down it sends what was saved, which all
+drop but attackers that know all models. Any other process that dies ends the run, as does a rank that keeps
+others waiting for too long; they say which it was. The same command goes on from the last common checkpoint.
 
 What a real network would not have: all ranks start from one file. Each reads it, deals it like all the others,
 keeps the rows of its own workers and forgets the rest before the first round. In the end rank 0 collects a few
@@ -172,6 +176,7 @@ class Plan(NamedTuple):
     folder: Path  # for checkpoints
     every: int  # so many rounds from one checkpoint to the next
     last: int  # round
+    go_on: bool  # without a worker whose process has died
 
     def due(self, t: int) -> bool:
         """Whether all workers are saved after round t."""
@@ -234,10 +239,15 @@ def save(folder: Path, workers: np.ndarray, state: Ours, held: peers.Mail, every
         buffer = io.BytesIO()
         late = {f"late{sender}": w for (sender, to), w in held.items() if to == k}
         np.savez(buffer, w=state.W[i], memory=state.memory[:, i], too_few=state.too_few[i], **late)
-        write(folder / f"worker{k}_round{state.t}.npz", buffer.getvalue())
+        write(file_of(folder, k, state.t), buffer.getvalue())
         for t in saved(folder, k):
             if t < keep:
-                (folder / f"worker{k}_round{t}.npz").unlink()
+                file_of(folder, k, t).unlink()
+
+
+def file_of(folder: Path, k: int, t: int) -> Path:
+    """Where worker k is saved after round t."""
+    return folder / f"worker{k}_round{t}.npz"
 
 
 def saved(folder: Path, k: int) -> set[int]:
@@ -253,7 +263,7 @@ def usable(folder: Path, k: int) -> set[int]:
         try:
             load(folder, np.array([k]), t)
         except Exception as error:  # a damaged zip can raise nearly anything
-            path = folder / f"worker{k}_round{t}.npz"
+            path = file_of(folder, k, t)
             process.say(f"{path} is not used ({process.reason(error)}); now {set_aside(path).name}")
             found.remove(t)
     return found
@@ -264,7 +274,7 @@ def load(folder: Path, workers: np.ndarray, t: int) -> tuple[Ours, peers.Mail]:
     w, memory, too_few = [], [], []
     held: peers.Mail = {}
     for k in workers.tolist():
-        with np.load(io.BytesIO((folder / f"worker{k}_round{t}.npz").read_bytes())) as file:
+        with np.load(io.BytesIO(file_of(folder, k, t).read_bytes())) as file:
             w.append(file["w"])
             memory.append(file["memory"])
             too_few.append(file["too_few"])
@@ -275,14 +285,15 @@ def load(folder: Path, workers: np.ndarray, t: int) -> tuple[Ours, peers.Mail]:
 # --- Rounds -------------------------------------------------------------------------------------------------
 
 
-def rounds(plan: Plan, own: Own, t: int, exchanges: Sequence[peers.Exchange]) -> Iterator[Ours]:
-    """The state of our workers after round t, as it was saved, and after each that is left.
+def rounds(plan: Plan, own: Own, since: int, t: int, exchanges: Sequence[peers.Exchange]) -> Iterator[Ours]:
+    """The state of our workers after round t, as it was saved after round `since`, and after each that is left.
 
     Before a worker crashes it is saved. The exchanges are for models and for lies.
     """
-    s, (config, _, hears, folder, every, last) = own.setting, plan
-    resumed = t and len(own.workers)  # all workers of a rank may be in processes of their own
-    state, held = load(folder, own.workers, t) if resumed else (peers.start(s, own.W)._replace(t=t), {})
+    s, (config, _, hears, folder, every, last, _) = own.setting, plan
+    saved = since and len(own.workers)  # all workers of a rank may be in processes of their own
+    state, held = load(folder, own.workers, since) if saved else (peers.start(s, own.W), {})
+    state = state._replace(t=t)
     yield state
     for drawn in itertools.islice(train.Draws(s, own.W, config.seed, own.sizes), t, last):
         t, (models, lies), up = state.t + 1, exchanges, None
@@ -297,23 +308,31 @@ def rounds(plan: Plan, own: Own, t: int, exchanges: Sequence[peers.Exchange]) ->
         yield state
 
 
-# --- Workers that crash -------------------------------------------------------------------------------------
+# --- Workers that crash or die ------------------------------------------------------------------------------
 
 SPAWN = multiprocessing.get_context("spawn")  # a fork would begin with what the rank has in memory
 
 
-def live(pipe: Connection, plan: Plan, k: int, t: int) -> None:
-    """A child: the rounds of worker k after round t. It never touches MPI; its rank is at the pipe."""
+def live(pipe: Connection, plan: Plan, k: int, since: int) -> None:
+    """A child: worker k, as it was saved after round `since`, from the round on that its rank names.
+
+    It never touches MPI; its rank is at the pipe. As the worker is normal, it sends no lies.
+    """
     process.end_with_parent()
     own = own_share(prepared(plan.config, plan.data_dir), np.array([k]))
 
-    def exchange(mail: peers.Mail) -> peers.Mail:
+    def talk(mail: peers.Mail) -> peers.Mail:
         pipe.send(mail)
         return pipe.recv()
 
     try:
+        if plan.go_on and not since:  # it may die before a checkpoint is due
+            save(plan.folder, own.workers, peers.start(own.setting, own.W), {}, plan.every)
+        pipe.send("ready")
+        t = pipe.recv() - 1
         with threadpool_limits(1):
-            pipe.send(evaluate(own, deque(rounds(plan, own, t, [exchange, exchange]), maxlen=1).pop()))
+            states = rounds(plan, own, since, t, [talk, lambda _: pipe.recv()])
+            pipe.send(evaluate(own, deque(states, maxlen=1).pop()))
     except (EOFError, ConnectionError):
         pass  # the rank is gone
     except OSError as error:
@@ -321,52 +340,106 @@ def live(pipe: Connection, plan: Plan, k: int, t: int) -> None:
 
 
 class Child:
-    """A worker that crashes in this run, in a process of its own."""
+    """A worker in a process of its own, which is killed when the worker crashes, or dies unasked.
+
+    Then another takes its place. Until that is `up`, what was saved of the worker stands for it.
+    """
 
     def __init__(self, plan: Plan, k: int, down: np.ndarray, t: int):
         """Worker k after round t; when it is `down` is in `Faults`."""
         self.plan, self.k, self.stops, self.back = plan, k, max(down[0], t + 1), down[1]
+        self.t, self.last_words = t + 1, dict[peers.Pair, np.ndarray]()
         self.begin(t)
 
-    def begin(self, t: int) -> None:
-        """Starts a process, which goes on after round t."""
+    def begin(self, since: int) -> None:
+        """Starts a process, which gets ready to go on from what was saved after round `since`."""
+        self.since, self.up = since, False
         self.pipe, its = SPAWN.Pipe()
-        self.process: Any = SPAWN.Process(target=live, args=(its, self.plan, self.k, t), daemon=True)
+        self.process: Any = SPAWN.Process(target=live, args=(its, self.plan, self.k, since), daemon=True)
         self.process.start()
         its.close()
 
-    def before(self, t: int) -> None:
-        """Kills it, or starts another, if it is time in round t. While it is dead its file stands for it."""
-        if self.stops <= t < self.back and self.process:
-            self.hear()  # when it says this, it has been saved
-            self.process.kill()
-            self.process.join()
-            process.say(f"worker {self.k}: killed process {self.process.pid} in round {t}")
-            self.process = None
-        if t == self.back - 1:
-            self.begin(t - 1)
-            process.say(f"worker {self.k}: process {self.process.pid} is back in round {self.back}")
-        elif not self.process and (self.plan.due(t) or t == self.back - 2):
-            saved, now = (self.plan.folder / f"worker{self.k}_round{r}.npz" for r in (self.stops - 1, t))
-            write(now, saved.read_bytes())
+    def join(self, needed: bool) -> None:
+        """Waits until the process is ready, and has it take part from this round on; not if it has died."""
+        self.up = bool(self.hear(needed))
+        if self.up:
+            self.send(self.t)
 
-    def beside(self, exchange: peers.Exchange, mail: peers.Mail) -> peers.Mail:
-        """An exchange of the rank, in which the child takes part."""
-        heard = exchange(mail | self.hear())
-        if self.process:
-            with contextlib.suppress(ConnectionError):  # if it is dead, `hear` finds out
-                self.pipe.send({pair: w for pair, w in heard.items() if pair[1] == self.k})
+    def before(self, t: int) -> None:
+        """Kills the process, or lets the next one join, if it is time in round t."""
+        self.t = t
+        if self.up and self.stops <= t < self.back:
+            self.hear()  # when it says this, it has been saved
+            self.replace(f"killed process {self.process.pid} in round {t}", t - 1)
+        if not self.up:
+            self.stand_in(t - 1)
+            crashed, over = t == self.back - 1, t > self.plan.last
+            if crashed or over or (self.plan.go_on and self.pipe.poll()):
+                self.join(needed=over)
+            if self.up and not over:
+                process.say(f"worker {self.k}: process {self.process.pid} is back in round {t + crashed}")
+
+    def replace(self, why: str, since: int) -> None:
+        """Ends the process, if it has not ended, and begins another."""
+        self.process.kill()
+        self.process.join()
+        process.say(f"worker {self.k}: {why}")
+        self.begin(since)
+        w = load(self.plan.folder, np.array([self.k]), since)[0].W[0]
+        self.last_words = peers.addressed({self.k: w}, self.plan.hears.models)
+        self.stand_in(self.t - 1)
+
+    def stand_in(self, t: int) -> None:
+        """Saves once more what was saved last, if that is due after round t."""
+        if t > self.since and self.plan.due(t):
+            before, now = (file_of(self.plan.folder, self.k, r) for r in (self.since, t))
+            write(now, before.read_bytes())
+
+    def talk(self, exchange: peers.Exchange, mail: peers.Mail) -> peers.Mail:
+        """An exchange of the rank, in which the child speaks and listens."""
+        said = self.hear() if self.up else None
+        return self.listen(exchange, mail | (said or self.last_words))
+
+    def listen(self, exchange: peers.Exchange, mail: peers.Mail) -> peers.Mail:
+        """An exchange of the rank, in which the child listens."""
+        heard = exchange(mail)
+        if self.up:
+            self.send({pair: w for pair, w in heard.items() if pair[1] == self.k})
         return {pair: w for pair, w in heard.items() if pair[1] != self.k}
 
-    def hear(self) -> Any:
-        """What it has sent last. Raises ChildProcessError if it is dead and we have not killed it."""
+    def send(self, what: Any) -> None:
+        """Tells the process something, if it is not dead, which `hear` finds out."""
+        with contextlib.suppress(ConnectionError):
+            self.pipe.send(what)
+
+    def hear(self, needed: bool = False) -> Any:
+        """What the process says next; if it has died None, or ChildProcessError if nobody can go on."""
         try:
-            if self.process:
-                self.said = self.pipe.recv()
+            return self.pipe.recv()
         except (EOFError, ConnectionError):
-            what = f"the process of worker {self.k} has died"
-            raise ChildProcessError(f"{what}; the same command goes on from the last checkpoint") from None
-        return self.said
+            if needed or not self.plan.go_on:
+                what = f"the process of worker {self.k} has died"
+                raise ChildProcessError(f"{what}; the same command goes on from the last checkpoint") from None
+        since = max(t for t in saved(self.plan.folder, self.k) if t < self.t)
+        died = f"process {self.process.pid} has died in round {self.t}"
+        self.replace(f"{died}, another goes back to round {since}", since)
+        return None
+
+    def end(self) -> Found:
+        """What it has found in the end, or if it has died, what the next one has."""
+        if found := self.hear():
+            return found
+        self.join(needed=True)
+        return self.hear(needed=True)
+
+
+def marked(
+    exchange: peers.Exchange, children: list[Child], attackers: np.ndarray, mail: peers.Mail
+) -> peers.Mail:
+    """An exchange with a number behind each model: 0 if its sender is down, and only attackers hear it."""
+    down = {child.k for child in children if not child.up}
+    heard = exchange({(k, to): np.append(w, k not in down) for (k, to), w in mail.items()})
+    return {(k, to): w[:-1] for (k, to), w in heard.items() if w[-1] or to in attackers}
 
 
 # --- A run --------------------------------------------------------------------------------------------------
@@ -376,7 +449,7 @@ Share = tuple[list[np.ndarray], Own, Plan]
 
 
 def prepare(comm: Any, config: Config, args: Namespace) -> Share:
-    """The workers of each rank, what this rank has itself, without those that crash, and what all know.
+    """The workers of each rank, what this rank has itself, without those in other processes, and what all know.
 
     If any rank cannot, all of them raise ValueError with the reason of the first.
     """
@@ -384,10 +457,12 @@ def prepare(comm: Any, config: Config, args: Namespace) -> Share:
     try:
         parts = peers.deal(config.workers, comm.size)
         whole, here = prepared(config, args.data_dir), parts[comm.rank]
-        own = own_share(whole, here[whole.faults.down[here, 1] == 0] if whole.faults else here)
+        crash = np.flatnonzero(whole.faults.down[:, 1]) if whole.faults else here[:0]
+        own = own_share(whole, np.setdiff1d(here, whole.setting.normal if args.go_on else crash))
         folder = grid.path_of(config, args.out, args.data_dir).with_suffix(f".hear-{args.hear}")
         every, last = max(args.checkpoint, config.workers), whole.rounds
-        plan = Plan(config, args.data_dir, peers.channels(own.setting, args.hear), folder, every, last)
+        hears = peers.channels(own.setting, args.hear)
+        plan = Plan(config, args.data_dir, hears, folder, every, last, args.go_on)
         folder.mkdir(parents=True, exist_ok=True)
     except (ValueError, OSError) as error:
         reason = str(error)
@@ -402,15 +477,20 @@ def run(comm: Any, share: Share, timeout: float) -> None:
     here = parts[comm.rank]
     done = comm.allgather(set.intersection(*(usable(plan.folder, k) for k in here)))
     first, last = max(set.intersection(*done), default=0), plan.last
-    channels = open_channels(comm, own.setting, plan.hears, parts, own.W, timeout)
+    W = np.pad(own.W, ((0, 0), (0, int(plan.go_on))))  # a number more, see `marked`
+    channels = open_channels(comm, own.setting, plan.hears, parts, W, timeout)
     say(comm, f"{plan.config.workers} workers on {several(comm.size, 'rank')}, round {first} of {last}")
-    exchanges, wrong = list[peers.Exchange](channels), own.faults
-    children = [Child(plan, k, wrong.down[k], first) for k in np.setdiff1d(here, own.workers) if wrong]
+    down = own.faults.down if own.faults else np.zeros((plan.config.workers, 2), int)
+    children = [Child(plan, k, down[k], first) for k in np.setdiff1d(here, own.workers)]
+    models, lies = list[peers.Exchange](channels)
+    if plan.go_on:
+        models, lies = (partial(marked, channel, children, own.setting.attackers) for channel in channels)
     for child in children:
-        exchanges = [partial(child.beside, exchange) for exchange in exchanges]
+        models, lies = partial(child.talk, models), partial(child.listen, lies)
+        child.join(needed=True)
     start = time.perf_counter()
     try:
-        for state in rounds(plan, own, first, exchanges):
+        for state in rounds(plan, own, first, first, [models, lies]):
             if state.t > first and plan.due(state.t):
                 say(comm, f"round {state.t} of {last}")
             for child in children:
@@ -418,7 +498,7 @@ def run(comm: Any, share: Share, timeout: float) -> None:
     except LostError as lost:
         give_up(comm, state.t + 1, timeout, {p: parts[p] for p in lost.args})
     seconds = time.perf_counter() - start
-    ends = [evaluate(own, state), *(child.hear() for child in children)]
+    ends = [evaluate(own, state), *(child.end() for child in children)]
     report(comm, share, ends, cost(channels, seconds, last - first) if first < last else [])
     say(comm, f"the models are in {plan.folder}")
 
@@ -453,7 +533,7 @@ def report(comm: Any, share: Share, found: list[Found], costs: list[float]) -> N
     print(f"{TASKS[config.task].title}: {config.rule} against {config.attack}, {config.workers} workers")
     print(f"own test accuracy: worst {min(accuracy):.4f}, mean {np.mean(accuracy):.4f}")
     print(f"training loss: highest {max(loss):.4f}, mean {np.mean(loss):.4f}")
-    if own.faults:
+    if own.faults or plan.go_on:
         how_often = f"{sum(too_few)} of {len(own.setting.normal) * plan.last} times"
         print(f"normal workers kept their own models, as too few others arrived: {how_often}")
     if not costs:
@@ -495,6 +575,8 @@ def parser(argv: list[str] | None) -> Parser:
     add = p.add_argument_group("the machine").add_argument
     add("--timeout", type=number(), default=60.0, metavar="S", help="seconds to wait for neighbours")
     add("--checkpoint", type=whole_number(1), default=100, metavar="T", help="in how many rounds; N or more")
+    go_on = "without a normal worker whose process dies, until another is back from its checkpoint"
+    add("--go-on", action="store_true", help=go_on)
     add("--out", type=folder, default=Path("results/peers"), metavar="FOLDER", help="for the models")
     add("--data-dir", metavar="FOLDER", help="with the data (as shipped, or fetched once)")
     task = p.parse_known_args(argv)[0].dataset
@@ -523,6 +605,8 @@ def main(argv: list[str] | None = None) -> int:
             p.error(str(error))
         if config.released or args.protocol != "paper":
             p.error("--released: peers do as the paper says, and nothing else")
+        if args.go_on and (config.late or config.crash):
+            p.error("--go-on: not with --late or --crash")
     try:
         share = prepare(comm, config, args)
     except ValueError as error:

@@ -11,6 +11,8 @@ import subprocess
 import sys
 import time
 import tracemalloc
+from argparse import Namespace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -18,7 +20,7 @@ import pytest
 from problems import initial, setting
 from test_peers import cases
 
-from refimpl import peers, train
+from refimpl import algorithm, faults, peers, train
 from refimpl.experiments import tasks
 from refimpl.experiments.run import compute, prepare
 
@@ -103,6 +105,54 @@ def test_the_help_has_the_defaults_of_the_task(example, capsys):
         example.parser(asked).parse_args(asked)
     said = capsys.readouterr().out
     assert "how many workers (30)" in said
+
+
+def test_what_was_saved_stands_for_a_worker_that_has_died(example, tmp_path, capsys):
+    """It dies before it has been saved, and so does its successor; of the last one it is the end."""
+    whole, sent = prepare(config()), []
+    plan = example.Plan(config(), None, peers.channels(whole.setting), tmp_path, every=10, last=20, go_on=True)
+    own = example.own_share(whole, np.array([0]))
+    child = example.Child(plan, 0, np.zeros(2, int), 0)
+    child.join(needed=True)
+    assert child.hear().keys() == {(0, to) for to in range(1, 10)}
+    first = ended(child.process)
+    child.before(2)
+    assert child.talk(lambda mail: sent.append(mail) or {(4, 2): own.W[0]}, {}).keys() == {(4, 2)}
+    assert not child.up
+    assert sent[0].keys() == {(0, to) for to in range(1, 10)}
+    np.testing.assert_array_equal(list(sent[0].values()), own.W.repeat(9, axis=0))
+    child.pipe.poll(None)  # it is ready
+    child.before(11)
+    assert child.hear().keys() == sent[0].keys()
+    second = ended(child.process)
+    child.before(21)
+    assert child.end() == example.evaluate(own, peers.start(own.setting, own.W))
+    for t in (0, 10, 20):
+        np.testing.assert_array_equal(example.load(tmp_path, own.workers, t)[0].W, own.W)
+    with pytest.raises(ChildProcessError, match="the process of worker 0 has died; the same command goes on"):
+        child.hear(needed=True)
+    assert capsys.readouterr().err.splitlines() == [
+        f"worker 0: process {first} has died in round 2, another goes back to round 0",
+        f"worker 0: process {second} is back in round 11",
+        f"worker 0: process {second} has died in round 21, another goes back to round 10",
+    ]
+
+
+def ended(process):
+    """Kills a process: its number."""
+    process.kill()
+    process.join()
+    return process.pid
+
+
+def test_only_attackers_hear_what_a_dead_worker_is_said_to_send(example):
+    dead, alive = Namespace(k=3, up=False), Namespace(k=4, up=True)
+    mail = {(k, to): np.array([k, np.nan], "float32") for k in (3, 4, 5) for to in (1, 2)}
+    heard = example.marked(lambda marked: marked, [dead, alive], np.array([2]), mail)
+    assert heard.keys() == mail.keys() - {(3, 1)}
+    for pair, w in heard.items():
+        assert w.dtype == "float32"
+        np.testing.assert_array_equal(w, mail[pair])
 
 
 # --- With MPI -----------------------------------------------------------------------------------------------
@@ -213,11 +263,15 @@ def test_what_goes_wrong_between_ranks_is_what_does_in_one_process(tmp_path, ran
 
 @needs_proc
 @needs_mpi
-@pytest.mark.parametrize("several", [{}, {"rule": "krum", "late": 0.3, "crash": 5}])
-def test_a_rank_that_is_killed_ends_the_run_and_the_same_command_goes_on_to_the_same_bytes(tmp_path, several):
+@pytest.mark.parametrize(
+    ("several", "more"), [({}, []), ({"rule": "krum", "late": 0.3, "crash": 5}, []), ({}, ["--go-on"])]
+)
+def test_a_rank_that_is_killed_ends_the_run_and_the_same_command_goes_on_to_the_same_bytes(
+    tmp_path, several, more
+):
     """With faults too: what is late, who is down, and what was counted is in the checkpoints."""
     options = itertools.chain(*((f"--{name}", value) for name, value in several.items()))
-    command = peers_command(tmp_path, "--epochs", "12", "--checkpoint", "10", *options)
+    command = peers_command(tmp_path, "--epochs", "12", "--checkpoint", "10", *options, *more)
     process = mpiexec(4, *command)
     while not list(tmp_path.glob("*/worker*_round20.npz")) and process.poll() is None:
         time.sleep(0.01)
@@ -257,12 +311,16 @@ def children_of(pid):
     ]
 
 
+def command_of(pid):
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    except (FileNotFoundError, ProcessLookupError):
+        return b""
+
+
 def is_alive(pid):
     """Whether the process has not ended; a zombie has, and has no command line."""
-    try:
-        return bool(Path(f"/proc/{pid}/cmdline").read_bytes())
-    except (FileNotFoundError, ProcessLookupError):
-        return False
+    return bool(command_of(pid))
 
 
 @needs_proc
@@ -287,6 +345,126 @@ def test_a_worker_that_is_killed_unasked_ends_the_run(tmp_path):
     )
     assert said in err
     assert err.count("mpi_peers.py") == 1
+    assert "Traceback" not in err
+
+
+def workers_of(rank):
+    """The processes of workers that a rank has started, of those that it has."""
+    return {child for child in children_of(rank) if b"multiprocessing-fork" in command_of(child)}
+
+
+DIED = r"worker (\d+): process (\d+) has died in round (\d+), another goes back to round (\d+)"
+BACK = r"worker (\d+): process (\d+) is back in round (\d+)"
+
+
+def read_until(process, pattern, said):
+    """Reads what is said on standard error into `said` until a line matches: its groups, as numbers."""
+    while not (found := re.search(pattern, said[-1] if said else "")):
+        assert process.poll() is None, said
+        said.append(process.stderr.readline())
+    said.append("")
+    return [int(number) for number in found.groups()]
+
+
+def replayed(whole, said):
+    """The models after each round of `faults.round_`, if workers die and are back as was `said`.
+
+    Who dies is as if it had crashed, but falls back to what was saved of it.
+    """
+    deaths = []
+    for i, line in enumerate(said):
+        if found := re.search(DIED, line):
+            k, _, t, since = map(int, found.groups())
+            later = [list(map(int, m.groups())) for m in map(partial(re.search, BACK), said[i:]) if m]
+            deaths.append((k, t, since, next((back for who, _, back in later if who == k), whole.rounds + 1)))
+    nothing = faults.Faults(0, 0, np.zeros((len(whole.W), 2), int), 0)
+    states = [algorithm.start(whole.setting, whole.W)]
+    drawn = train.Draws(whole.setting, whole.W, whole.config.seed)
+    for t, of_round in zip(range(1, whole.rounds + 1), drawn, strict=False):
+        wrong = (whole.faults or nothing)._replace(down=nothing.down.copy())
+        for k, first, since, back in deaths:
+            if t == first:
+                states[-1].W[k], states[-1].memory[:, k] = states[since].W[k], states[since].memory[:, k]
+            if first <= t < back:
+                wrong.down[k] = first, back
+        states.append(faults.round_(whole.setting, wrong, states[-1], *of_round).state)
+    return deaths, [state.W for state in states]
+
+
+@needs_proc
+@needs_mpi
+@pytest.mark.parametrize("several", [{}, {"rule": "krum", "loss": 0.03, "optimizer": "adam"}])
+def test_workers_that_die_come_back_while_the_others_go_on(tmp_path, several):
+    """One is killed twice, as is another, whose second process is not yet ready. It is as in one process."""
+    options = itertools.chain(*((f"--{name}", value) for name, value in several.items()))
+    command = peers_command(tmp_path, "--epochs", "80", "--checkpoint", "10", "--go-on", *options)
+    said = []
+    with mpiexec(4, *command) as process:
+        read_until(process, "round 20 of 800", said)
+        ranks = ranks_of(process)
+        seen = set.union(*map(workers_of, ranks.values()))
+        assert len(seen) == 7
+        twice = min(workers_of(ranks[1]))
+        os.kill(twice, signal.SIGKILL)
+        k, pid, _, _ = read_until(process, DIED, said)
+        assert pid == twice
+        _, pid, _ = read_until(process, rf"worker ({k}): process (\d+) is back in round (\d+)", said)
+        seen.add(pid)
+        os.kill(pid, signal.SIGKILL)
+        other = min(workers_of(ranks[3]))
+        os.kill(other, signal.SIGKILL)
+        read_until(process, rf"process ({other}) has died", said)
+        while not (successor := workers_of(ranks[3]) - seen):
+            assert process.poll() is None
+        os.kill(*successor, signal.SIGKILL)
+        said += process.stderr.read().splitlines()
+        out = process.stdout.read()
+    assert process.returncode == 0, said
+    assert not any(map(is_alive, seen | set(ranks.values())))
+    whole = prepare(config(epochs=80, batch_size=40, **several))
+    deaths, W = replayed(whole, said)
+    assert len(deaths) == 4
+    assert deaths[0][1] + 1 < deaths[0][3] <= 800  # nobody has waited
+    made, t = models(tmp_path)
+    assert t == 800
+    np.testing.assert_array_equal(made, W[-1])
+    status, again, err = finished(mpiexec(3, *command))
+    assert status == 0, err
+    assert again == out.partition("\nA round of each rank")[0]
+
+
+@needs_proc
+@needs_mpi
+def test_the_same_command_goes_on_with_what_was_saved_of_a_worker_that_has_died(tmp_path):
+    """The ranks end two checkpoints later, when it may still be down: it has a share in the first of them."""
+    command = peers_command(tmp_path, "--epochs", "80", "--checkpoint", "10", "--go-on")
+    said = []
+    with mpiexec(4, *command) as process:
+        read_until(process, "round 20 of 800", said)
+        os.kill(min(workers_of(ranks_of(process)[1])), signal.SIGKILL)
+        _, _, t, _ = read_until(process, DIED, said)
+        read_until(process, rf"round {t // 10 * 10 + 20} of 800", said)
+        os.kill(ranks_of(process)[2], signal.SIGKILL)
+        process.stderr.read()
+    assert process.returncode != 0
+    status, _, err = finished(mpiexec(4, *command))
+    assert status == 0, err
+    assert int(re.search(r"round (\d+) of 800", err)[1]) > t
+    made, t = models(tmp_path)
+    assert t == 800
+    assert np.isfinite(made).all()
+
+
+@needs_proc
+@needs_mpi
+def test_a_worker_that_dies_before_the_first_round_ends_the_run(tmp_path):
+    with mpiexec(4, *peers_command(tmp_path, "--epochs", "80", "--go-on")) as process:
+        while not (workers := set().union(*map(workers_of, ranks_of(process).values()))):
+            assert process.poll() is None
+        os.kill(min(workers), signal.SIGKILL)
+        _, err = process.communicate(timeout=240)
+    assert process.returncode != 0
+    assert re.search(r"mpi_peers.py: the process of worker \d has died; the same command goes on", err), err
     assert "Traceback" not in err
 
 
@@ -338,6 +516,8 @@ def test_ranks_that_wait_in_vain_say_for_whom(tmp_path):
         (["--graph", "nosuch"], "unknown graph 'nosuch'"),
         (["--protocol", "released"], "--released: peers do as the paper says"),
         (["--crash", "8"], "needs as many normal workers as crash, got 8 for 7"),
+        (["--go-on", "--crash", "1"], "--go-on: not with --late or --crash"),
+        (["--go-on", "--late", "0.1"], "--go-on: not with --late or --crash"),
     ],
 )
 def test_what_cannot_be_run_is_refused_in_one_line(tmp_path, options, reason):
