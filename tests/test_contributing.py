@@ -67,7 +67,7 @@ def test_a_system(tmp_path):
 @pytest.mark.slow
 def test_an_attack(tmp_path):
     table, results = run(tmp_path, "attack")
-    assert table.splitlines()[3].split() == ["mine"]  # the only column
+    assert ["mine"] in map(str.split, table.splitlines())  # the only column
     assert names(table) == ["adaptive", "average"]
     assert results["average"].last("mean_loss") > results["adaptive"].last("mean_loss")
 

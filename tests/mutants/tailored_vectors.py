@@ -97,11 +97,11 @@ def scored_on_all_rows(listen):
 
 
 def first_that_is_better(lowest):
-    """The first mixture that is better than one's own model."""
+    """The first model that is better than one's own, which comes first."""
 
-    def mutant(mixtures, risk):
-        better = [each for each in mixtures if risk(each[0]) < risk(mixtures[0][0])]
-        return (better or mixtures)[0]
+    def mutant(models, risk):
+        better = [i for i, w in enumerate(models) if risk(w) < risk(models[0])]
+        return (better or [0])[0]
 
     return mutant
 
